@@ -1,0 +1,104 @@
+"""Names of things, and the file names made from them.
+
+A file name made here is safe on every file system, the same on every machine, and made from
+nothing but the name itself, so that two processes can never mean two files by one thing.
+"""
+
+import hashlib
+import unicodedata
+from datetime import UTC, datetime
+
+from routines.errors import InvalidName
+
+# Windows refuses these whatever their ending; WSL folders are read from there too.
+_RESERVED_BY_WINDOWS = frozenset(
+    ["con", "prn", "aux", "nul", *(f"com{n}" for n in range(10)), *(f"lpt{n}" for n in range(10))]
+)
+# 200 bytes of name leave room for an instant, an id and an ending below the usual limit of 255.
+_LONGEST = 200
+_HASHED = 16
+# claims/wake and claims/job lie beside claims/<routine>.
+RESERVED_ROUTINES = frozenset(["wake", "job"])
+LONGEST_ROUTINE_NAME = 100
+
+
+def check_routine_name(name: str) -> str:
+    """Return *name* in its one form (NFC), or raise `InvalidName` saying what it may be."""
+    name = unicodedata.normalize("NFC", name)
+    allowed = "letters, digits, space, '-', '_' and '.' inside"
+    if not name:
+        raise InvalidName("a routine needs a name", hint=f"a name has {allowed}")
+    if len(name) > LONGEST_ROUTINE_NAME:
+        raise InvalidName(
+            f"the name {name[:30]!r}... has {len(name)} characters",
+            hint=f"at most {LONGEST_ROUTINE_NAME}",
+        )
+    odd = [c for c in name if not (c.isalnum() or unicodedata.combining(c) or c in " -_.")]
+    if odd:
+        raise InvalidName(f"the name {name!r} holds {odd[0]!r}", hint=f"a name has {allowed}")
+    if name[0] in ". " or name[-1] in ". ":
+        raise InvalidName(
+            f"the name {name!r} begins or ends with a dot or a space", hint=f"a name has {allowed}"
+        )
+    if name.casefold() in RESERVED_ROUTINES:
+        raise InvalidName(
+            f"the name {name!r} is reserved", hint="wake-ups and jobs are kept under it: rename it"
+        )
+    return name
+
+
+def same_name(name: str) -> str:
+    """Return a form in which names that a file system may confuse are equal."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def safe_name(text: str) -> str:
+    """Return a file name for *text*: itself where that is safe, percent-encoded where not.
+
+    Names over 200 bytes are cut and end in a hash of the whole.
+    """
+    text = unicodedata.normalize("NFC", text)
+    plain = text and text.split(".")[0].casefold() not in _RESERVED_BY_WINDOWS
+    safe = "".join(
+        c
+        if plain and (c.isalnum() or c in "-_" or (c in ". " and 0 < i < len(text) - 1))
+        else "".join(f"%{byte:02X}" for byte in c.encode("utf-8", "surrogatepass"))
+        for i, c in enumerate(text)
+    )
+    if len(safe.encode()) <= _LONGEST:
+        return safe or "%"
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASHED]
+    head = safe.encode()[: _LONGEST - _HASHED - 2].decode("utf-8", "ignore")
+    return f"{head}%-{digest}"
+
+
+def instant_name(instant: datetime) -> str:
+    """Return `2026-07-01T09-00-00Z`: an instant as a file name, to the second."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+
+
+def parse_instant_name(text: str) -> datetime | None:
+    """Return the instant that `instant_name` wrote, or None if it did not write *text*."""
+    try:
+        instant = datetime.strptime(text, "%Y-%m-%dT%H-%M-%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return instant if instant_name(instant) == text else None
+
+
+def day_name(instant: datetime) -> str:
+    """Return the UTC day of *instant*, `2026-07-01`: the folder that it is kept in."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%d")
+
+
+def format_instant(instant: datetime) -> str:
+    """Return RFC 3339 in UTC with `Z`: `2026-07-01T09:00:00Z`, microseconds only if there are."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def parse_instant(text: str) -> datetime:
+    """Return the aware UTC instant that `format_instant` wrote; ValueError if it did not."""
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError(f"{text!r} has no offset")
+    return instant.astimezone(UTC)

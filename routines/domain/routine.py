@@ -1,0 +1,127 @@
+"""A routine: a named prompt, when an agent is given it, and the policies that apply."""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from routines.domain.durations import format_span
+from routines.domain.schedule import Schedule
+
+
+class OverlapPolicy(StrEnum):
+    """What becomes of a slot while the routine's previous occurrence runs."""
+
+    SKIP = "skip"
+    BUFFER_ONE = "buffer-one"
+    SUPERSEDE = "supersede"
+
+
+class CatchUpPolicy(StrEnum):
+    """What is owed after an absence."""
+
+    NONE = "none"
+    ONE = "one"
+    ALL = "all"
+
+
+DEFAULT_TIMEOUT = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routine:
+    """One routine as its file defines it, defaults of the workspace filled in.
+
+    Attributes:
+        name: The file's stem, NFC.
+        prompt: The text exactly as the agent gets it; line ends LF.
+        schedule: What yields its slots; None for a routine that is reached by name only.
+        zone: IANA name in which its times are read and shown.
+        zone_is_set: Whether the file or the workspace names the zone; else it is UTC by default.
+        agent: The name of an agent, or None for the one given to the engine.
+        args: Words added to the agent's command line.
+        model: Handed over as the agent's entry says, or None.
+        cwd: Absolute folder that the turn runs in.
+        env: Variables added to the turn's environment.
+        env_file: Absolute path of KEY=VALUE lines, or None.
+        session: `stable`, `fresh` or `named:NAME`.
+        session_turns: After so many turns a new epoch; None for no limit.
+        start_within: Later than this after the slot it is missed; None for no limit.
+        timeout: Of one turn with its gates, in time awake.
+        only_if: A command that decides before the agent is started, or None.
+        path: The file it was read from, for messages; None if it was made in code.
+        line_of: The line of each key in *path*, for messages.
+    """
+
+    name: str
+    prompt: str
+    schedule: Schedule | None = None
+    zone: str = "UTC"
+    zone_is_set: bool = False
+    agent: str | None = None
+    args: tuple[str, ...] = ()
+    model: str | None = None
+    cwd: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    env_file: str | None = None
+    session: str = "stable"
+    session_turns: int | None = None
+    overlap: OverlapPolicy = OverlapPolicy.SKIP
+    catch_up: CatchUpPolicy = CatchUpPolicy.ONE
+    start_within: timedelta | None = None
+    timeout: timedelta = DEFAULT_TIMEOUT
+    only_if: tuple[str, ...] | None = None
+    enabled: bool = True
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    path: str | None = None
+    line_of: dict[str, int] = field(default_factory=dict, compare=False)
+
+    def definition(self) -> dict[str, Any]:
+        """Return everything that decides what a turn does, as JSON: what `digest` covers."""
+        return {
+            "name": self.name,
+            "prompt": self.prompt,
+            "schedule": None if self.schedule is None else self.schedule.spec(),
+            "zone": self.zone,
+            "agent": self.agent,
+            "args": list(self.args),
+            "model": self.model,
+            "cwd": self.cwd,
+            "env": [list(pair) for pair in self.env],
+            "env_file": self.env_file,
+            "session": self.session,
+            "session_turns": self.session_turns,
+            "overlap": self.overlap.value,
+            "catch_up": self.catch_up.value,
+            "start_within": None if self.start_within is None else format_span(self.start_within),
+            "timeout": format_span(self.timeout),
+            "only_if": None if self.only_if is None else list(self.only_if),
+            "enabled": self.enabled,
+        }
+
+    def digest(self) -> str:
+        """Return a short name of this definition: another one means that the file was edited."""
+        text = json.dumps(self.definition(), sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def session_for(self, occurrence: str) -> str:
+        """Return the session of a turn: `routine:<name>`, `named:NAME`, or its own when fresh.
+
+        Args:
+            occurrence: The slot in RFC 3339, or the id of a run by hand.
+        """
+        if self.session == "stable":
+            return f"routine:{self.name}"
+        if self.session == "fresh":
+            return f"routine:{self.name}@{occurrence}"
+        return self.session
+
+
+def schedule_key(routine: Routine) -> dict[str, Any] | None:
+    """Return what the cursor compares: another schedule or zone owes nothing from before."""
+    return None if routine.schedule is None else routine.schedule.spec()
+
+
