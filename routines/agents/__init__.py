@@ -1,0 +1,1 @@
+"""How an agent is driven: one turn in, one answer out."""
