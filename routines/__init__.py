@@ -1,0 +1,1 @@
+"""Cron for AI agents: prompts on a schedule, in a conversation that lasts."""

@@ -1,0 +1,308 @@
+"""A claim read back: the lines of its file folded into one record.
+
+The first line is the claim, each further one an event, and the first outcome line is final.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from routines.domain.names import format_instant, parse_instant
+from routines.domain.occurrence import Kind, Occurrence
+from routines.domain.outcome import LONGEST_DETAIL, Outcome, Reason, State, Trigger, one_line
+
+
+class Event(StrEnum):
+    """The lines that a claim may hold."""
+
+    CLAIM = "claim"
+    ATTEMPT = "attempt"
+    STARTED = "started"
+    RUN = "run"
+    NOT_STARTED = "not-started"
+    RETRY = "retry"
+    BUFFERED = "buffered"
+    PARKED = "parked"
+    CANCELLING = "cancelling"
+    OUTCOME = "outcome"
+
+
+# Lines are written in this order of keys, so that a person can compare them.
+_FIRST_KEYS = ("event", "at", "id", "kind", "outcome", "reason", "detail")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """A process in a form that can be checked for life.
+
+    Attributes:
+        host: The machine's own id; None inside a container, which has none.
+        boot: The id of the boot.
+        pid: Its number, meaningful only with the three others.
+        start: When the kernel says it started, in its own units.
+        pidns: The pid namespace, in which alone the number means it.
+        user: `user@host`, for people.
+    """
+
+    host: str | None
+    boot: str | None
+    pid: int
+    start: str | None
+    pidns: str | None
+    user: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that is kept in a claim."""
+        return {
+            "host": self.host,
+            "boot": self.boot,
+            "pid": self.pid,
+            "start": self.start,
+            "pidns": self.pidns,
+            "user": self.user,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> "Owner | None":
+        """Return the owner that `to_json` wrote; None if *data* is something else."""
+        try:
+            return cls(
+                host=data["host"],
+                boot=data["boot"],
+                pid=int(data["pid"]),
+                start=data["start"],
+                pidns=data["pidns"],
+                user=str(data["user"]),
+            )
+        except (TypeError, KeyError, ValueError):
+            return None
+
+
+def encode(event: dict[str, Any]) -> bytes:
+    """Return *event* as one line of JSON without its end."""
+    ordered = {key: event[key] for key in _FIRST_KEYS if key in event}
+    ordered.update(event)
+    text = json.dumps(ordered, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return format_instant(value)
+    return str(value)
+
+
+def outcome_event(
+    *,
+    at: datetime,
+    outcome: Outcome,
+    reason: Reason | None = None,
+    detail: str = "",
+    **more: Any,
+) -> dict[str, Any]:
+    """Return the line that ends a claim."""
+    return {
+        "event": Event.OUTCOME.value,
+        "at": format_instant(at),
+        "outcome": outcome.value,
+        "reason": None if reason is None else reason.value,
+        "detail": one_line(detail, most=LONGEST_DETAIL),
+        **more,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the files say of one occurrence.
+
+    Attributes:
+        occurrence: Whose record it is; from its file name where the first line can't be read.
+        claim: The first line; empty if it can't be read.
+        events: The lines after it, up to and including the outcome.
+        path: Where it was read, below the state folder.
+    """
+
+    occurrence: Occurrence
+    claim: dict[str, Any]
+    events: tuple[dict[str, Any], ...] = ()
+    path: str = field(default="", compare=False)
+
+    @property
+    def ref(self) -> str:
+        """The id of the occurrence."""
+        return self.occurrence.ref
+
+    @property
+    def readable(self) -> bool:
+        """Whether the claim line is there; else the owner is unknown."""
+        return bool(self.claim)
+
+    @property
+    def last(self) -> str:
+        """The word of the last line."""
+        return str(self.events[-1]["event"]) if self.events else Event.CLAIM.value
+
+    def newest(self, event: Event) -> dict[str, Any] | None:
+        """Return the newest line of that kind, or None."""
+        for line in reversed(self.events):
+            if line["event"] == event.value:
+                return line
+        return None
+
+    @property
+    def end(self) -> dict[str, Any] | None:
+        """The outcome line, or None while it is open."""
+        return self.events[-1] if self.last == Event.OUTCOME.value else None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """The final outcome, or None while it is open."""
+        end = self.end
+        return None if end is None else Outcome(end["outcome"])
+
+    @property
+    def reason(self) -> Reason | None:
+        """The reason of the outcome, if it has one."""
+        end = self.end
+        return Reason(end["reason"]) if end and end.get("reason") else None
+
+    @property
+    def started(self) -> dict[str, Any] | None:
+        """The newest `started` line that no `not-started` followed, or None."""
+        for line in reversed(self.events):
+            if line["event"] == Event.NOT_STARTED.value:
+                return None
+            if line["event"] == Event.STARTED.value:
+                return line
+        return None
+
+    @property
+    def attempts(self) -> int:
+        """How often it was tried: 1 for the claim, and one each time it was taken up again."""
+        return 1 + [line["event"] for line in self.events].count(Event.ATTEMPT.value)
+
+    @property
+    def owner(self) -> Owner | None:
+        """The process that last said it owns it."""
+        for line in reversed(self.events):
+            if "owner" in line:
+                return Owner.from_json(line["owner"])
+        return Owner.from_json(self.claim.get("owner"))
+
+    @property
+    def session(self) -> str | None:
+        """The session that its turn is for."""
+        session = self.claim.get("session")
+        return session if isinstance(session, str) else None
+
+    @property
+    def routine(self) -> str | None:
+        """The routine, or None for a wake-up of a session without one."""
+        if self.occurrence.kind in (Kind.SLOT, Kind.MANUAL):
+            return self.occurrence.owner
+        routine = self.claim.get("routine")
+        return routine if isinstance(routine, str) else None
+
+    @property
+    def trigger(self) -> Trigger:
+        """Why it runs."""
+        try:
+            return Trigger(self.claim["trigger"])
+        except (KeyError, ValueError):
+            return {
+                Kind.SLOT: Trigger.SCHEDULE,
+                Kind.MANUAL: Trigger.MANUAL,
+                Kind.WAKE: Trigger.WAKE_UP,
+                Kind.JOB: Trigger.JOB,
+            }[self.occurrence.kind]
+
+    def instant(self, key: str) -> datetime | None:
+        """Return an instant of the claim line, or None."""
+        return _instant(self.claim.get(key))
+
+    @property
+    def claimed_at(self) -> datetime | None:
+        """When it was claimed."""
+        return self.instant("at")
+
+    @property
+    def due_at(self) -> datetime:
+        """When its turn was to start."""
+        return self.instant("due_at") or self.occurrence.instant
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When its turn started, if it did."""
+        line = self.started
+        return None if line is None else _instant(line.get("at"))
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it was settled, if it is."""
+        end = self.end
+        return None if end is None else _instant(end.get("at"))
+
+    @property
+    def written_state(self) -> State:
+        """The state that the last line says, whoever lives: readers ask for life on top."""
+        states = {
+            Event.OUTCOME.value: State.SETTLED,
+            Event.BUFFERED.value: State.BUFFERED,
+            Event.PARKED.value: State.PARKED,
+            Event.RETRY.value: State.RETRYING,
+            Event.STARTED.value: State.RUNNING,
+            Event.RUN.value: State.RUNNING,
+            Event.CANCELLING.value: State.RUNNING,
+        }
+        return states.get(self.last, State.CLAIMED)
+
+
+def _instant(value: object) -> datetime | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return parse_instant(value)
+    except ValueError:
+        return None
+
+
+def fold(lines: Iterable[bytes], *, occurrence: Occurrence, path: str = "") -> Record:
+    """Return the record that the whole lines of a claim file make.
+
+    A line that is no event of ours is passed over, and nothing after the first outcome counts.
+    """
+    claim: dict[str, Any] = {}
+    events: list[dict[str, Any]] = []
+    for line in lines:
+        event = _event(line)
+        if event is None:
+            continue
+        if event["event"] == Event.CLAIM.value:
+            claim = claim or event
+            continue
+        events.append(event)
+        if event["event"] == Event.OUTCOME.value:
+            break
+    return Record(occurrence, claim, tuple(events), path)
+
+
+_WORDS = frozenset(event.value for event in Event)
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(event, dict) or event.get("event") not in _WORDS:
+        return None
+    if event["event"] == Event.OUTCOME.value:
+        try:
+            Outcome(event.get("outcome", ""))
+            Reason(event["reason"]) if event.get("reason") else None
+        except ValueError:
+            return None
+    return event

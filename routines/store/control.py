@@ -1,0 +1,320 @@
+"""What people and programs ask of a running scheduler, and the signs of life it gives.
+
+`cancels/` holds intents to cancel, `switches/` what is paused, `schedulers/` who is alive and who
+was. Everything here says who did it.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from routines.domain.names import (
+    day_name,
+    format_instant,
+    instant_name,
+    parse_instant,
+    safe_name,
+)
+from routines.store import files, locks
+from routines.store.state import State
+
+# Six beats a minute would be noise on a laptop's disk; at four a death is seen within a minute.
+BEAT_EVERY = timedelta(seconds=15)
+# What is accepted or done carries this ending, and is no pending intent any more.
+_ACCEPTED = ".accepted"
+
+
+def _write(path: str, data: dict[str, Any], *, sync: bool = True) -> None:
+    try:
+        if sync:
+            files.make_folder(os.path.dirname(path))
+        else:
+            files.add_folder(os.path.dirname(path))
+        text = json.dumps(data, ensure_ascii=False, indent=1)
+        files.replace(path, text.encode("utf-8", "backslashreplace") + b"\n", sync=sync)
+    except OSError as error:
+        raise files.fault(error, "write", path) from error
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    data = files.read(path)
+    if data is None:
+        return None
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """A recorded intent to cancel one occurrence.
+
+    Attributes:
+        ref: The occurrence.
+        id: The intent's own.
+        by: `user@host`, or the turn that asked.
+        person: Whether a person asked, not a turn.
+        at: When.
+        reason: In words, may be empty.
+    """
+
+    ref: str
+    id: str
+    by: str
+    person: bool
+    at: datetime
+    reason: str = ""
+
+
+class CancelStore:
+    """The intents to cancel of one state folder."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def _folder(self, ref: str) -> str:
+        return self._state.at("cancels", safe_name(ref))
+
+    def ask(self, ref: str, *, by: str, person: bool, at: datetime, reason: str = "") -> Cancel:
+        """Record an intent; asking again adds another, which is harmless.
+
+        Raises:
+            NotDurable: It could not be written; nothing was asked.
+        """
+        cancel = Cancel(ref, secrets.token_hex(6), by, person, at, reason)
+        _write(
+            os.path.join(self._folder(ref), f"{cancel.id}.json"),
+            {
+                "ref": ref,
+                "by": by,
+                "person": person,
+                "at": format_instant(at),
+                "reason": reason,
+            },
+        )
+        return cancel
+
+    def pending(self, ref: str) -> Cancel | None:
+        """Return an intent that has been neither accepted nor withdrawn, or None."""
+        for name in files.names(self._folder(ref)):
+            if not name.endswith(".json"):
+                continue
+            found = _read(os.path.join(self._folder(ref), name))
+            if found is not None:
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    return Cancel(
+                        ref,
+                        name.removesuffix(".json"),
+                        str(found["by"]),
+                        bool(found["person"]),
+                        parse_instant(found["at"]),
+                        str(found["reason"]),
+                    )
+        return None
+
+    def accept(self, cancel: Cancel) -> bool:
+        """Take an intent up, so that it can't be withdrawn any more; False if it was."""
+        path = os.path.join(self._folder(cancel.ref), f"{cancel.id}.json")
+        try:
+            return files.move(path, path + _ACCEPTED)
+        except OSError as error:
+            raise files.fault(error, "rename", path) from error
+
+    def withdraw(self, cancel: Cancel) -> bool:
+        """Take an intent back; False if it was accepted before."""
+        try:
+            return files.remove(os.path.join(self._folder(cancel.ref), f"{cancel.id}.json"))
+        except OSError as error:
+            raise files.fault(error, "remove", self._folder(cancel.ref)) from error
+
+    def clear(self, ref: str) -> None:
+        """Remove what was asked of an occurrence that is settled."""
+        folder = self._folder(ref)
+        with contextlib.suppress(OSError):
+            for name in files.names(folder):
+                files.remove(os.path.join(folder, name))
+            files.remove_folder(folder)
+
+    def folders(self) -> list[str]:
+        """Return the safe names of occurrences that something was asked of."""
+        return files.names(self._state.at("cancels"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduler:
+    """A scheduler as it shows itself.
+
+    Attributes:
+        id: Its own, a UUID.
+        owner: Its process, as `domain.record.Owner.to_json`.
+        version: Of routines.
+        started_at: When it started.
+        beat_at: When it last gave a sign of life.
+        armed: The digest of each armed routine, by name.
+        path: Its PATH.
+        programs: Agent programs that it found, with versions where known.
+        sleeps: Absences of over 2 min: from, to and why.
+        ended_at: When it ended, or its last beat; None while it lives.
+        why: How it ended.
+    """
+
+    id: str
+    owner: dict[str, Any]
+    version: str
+    started_at: datetime
+    beat_at: datetime
+    armed: dict[str, str] = field(default_factory=dict)
+    path: str = ""
+    programs: dict[str, str] = field(default_factory=dict)
+    sleeps: tuple[tuple[datetime, datetime], ...] = ()
+    ended_at: datetime | None = None
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of its file."""
+        return {
+            "id": self.id,
+            "owner": self.owner,
+            "version": self.version,
+            "started_at": format_instant(self.started_at),
+            "beat_at": format_instant(self.beat_at),
+            "ended_at": None if self.ended_at is None else format_instant(self.ended_at),
+            "why": self.why,
+            "armed": self.armed,
+            "path": self.path,
+            "programs": self.programs,
+            "sleeps": [[format_instant(a), format_instant(b)] for a, b in self.sleeps],
+        }
+
+
+def _scheduler(found: dict[str, Any] | None) -> Scheduler | None:
+    if found is None:
+        return None
+    try:
+        ended = found["ended_at"]
+        return Scheduler(
+            id=str(found["id"]),
+            owner=dict(found["owner"]),
+            version=str(found["version"]),
+            started_at=parse_instant(found["started_at"]),
+            beat_at=parse_instant(found["beat_at"]),
+            armed=dict(found["armed"]),
+            path=str(found["path"]),
+            programs=dict(found["programs"]),
+            sleeps=tuple((parse_instant(a), parse_instant(b)) for a, b in found["sleeps"]),
+            ended_at=None if ended is None else parse_instant(ended),
+            why=str(found["why"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+class SchedulerStore:
+    """Who is alive on one state folder, and who was.
+
+    A scheduler holds a kernel lock for its life, so that its death is known however it died; the
+    heartbeat tells readers where locks can't be asked about, and when it died.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def _live(self, scheduler_id: str, ending: str) -> str:
+        return self._state.at("schedulers", "live", f"{scheduler_id}.{ending}")
+
+    def enter(self, scheduler: Scheduler) -> int:
+        """Show *scheduler* as alive; return the descriptor whose lock says so."""
+        path = self._live(scheduler.id, "lock")
+        try:
+            files.make_folder(os.path.dirname(path))
+            fd = files.open_append(path, create=True)
+        except OSError as error:
+            raise files.fault(error, "write", path) from error
+        locks.try_lock(fd)
+        self.beat(scheduler)
+        return fd
+
+    def beat(self, scheduler: Scheduler) -> None:
+        """Give a sign of life. Not synced: after a power cut nobody is alive."""
+        _write(self._live(scheduler.id, "json"), scheduler.to_json(), sync=False)
+
+    def leave(self, scheduler: Scheduler, fd: int | None) -> None:
+        """Move *scheduler* to the past; its `ended_at` and `why` say how it ended."""
+        ended = scheduler.ended_at or scheduler.beat_at
+        path = self._state.at(
+            "schedulers", "past", day_name(ended), f"{instant_name(ended)}~{scheduler.id}.json"
+        )
+        _write(path, scheduler.to_json())
+        with contextlib.suppress(OSError):
+            files.remove(self._live(scheduler.id, "json"))
+            files.remove(self._live(scheduler.id, "lock"))
+        if fd is not None:
+            locks.let_go(fd)
+
+    def live(self) -> Iterator[tuple[Scheduler, bool | None]]:
+        """Yield who is shown as alive, and whether the lock is held (None: can't be told)."""
+        folder = self._state.at("schedulers", "live")
+        for name in files.names(folder):
+            if name.endswith(".json"):
+                found = _scheduler(_read(os.path.join(folder, name)))
+                if found is not None:
+                    yield found, locks.path_is_locked(self._live(found.id, "lock"))
+
+    def past(self) -> Iterator[Scheduler]:
+        """Yield those that have ended, newest first."""
+        folder = self._state.at("schedulers", "past")
+        for day in reversed(files.names(folder)):
+            for name in reversed(files.names(os.path.join(folder, day))):
+                found = _scheduler(_read(os.path.join(folder, day, name)))
+                if found is not None:
+                    yield found
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """That a routine is paused.
+
+    Attributes:
+        routine: Which.
+        by: Who did it.
+        since: When.
+        until: Until when, or None until it is resumed.
+        reason: In words, may be empty.
+    """
+
+    routine: str
+    by: str
+    since: datetime
+    until: datetime | None
+    reason: str
+
+
+class SwitchStore:
+    """What is paused in one state folder."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def read(self, routine: str) -> Switch | None:
+        """Return the switch of *routine*, or None if it is not paused."""
+        found = _read(self._state.at("switches", f"{safe_name(routine)}.json"))
+        if found is None:
+            return None
+        try:
+            until = found["until"]
+            return Switch(
+                routine,
+                str(found["by"]),
+                parse_instant(found["since"]),
+                None if until is None else parse_instant(until),
+                str(found["reason"]),
+            )
+        except (ValueError, KeyError, TypeError):
+            return None

@@ -1,0 +1,397 @@
+"""The one module that writes, links, renames, removes and syncs files.
+
+Everything that is decided is decided by one name appearing (`create`, `link`) or by one line
+being appended (`append_line`); what is merely kept is replaced whole (`replace`). Each of these
+is on the disk when it returns, unless it says otherwise.
+
+All calls that change something go through `calls`, so that a test can stop, fail or reorder any
+one of them.
+"""
+
+import contextlib
+import errno
+import fcntl
+import getpass
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+
+from routines.errors import NotDurable, StateForeign, StoreBusy, StoreError
+
+_FOLDER_MODE = 0o700
+_FILE_MODE = 0o600
+# Drafts begin with a dot and are nothing to a reader; the ending tells a person what they are.
+_DRAFT = ".draft"
+# On macOS fsync stops at the drive's cache; this goes through to the medium.
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+
+
+class Calls:
+    """The system calls that change files. A test puts an object of its own in its place."""
+
+    open = staticmethod(os.open)
+    write = staticmethod(os.write)
+    close = staticmethod(os.close)
+    link = staticmethod(os.link)
+    unlink = staticmethod(os.unlink)
+    mkdir = staticmethod(os.mkdir)
+    rmdir = staticmethod(os.rmdir)
+    rename = staticmethod(os.rename)
+    utime = staticmethod(os.utime)
+
+    @staticmethod
+    def fsync(fd: int) -> None:
+        """Put a file or folder on the medium itself."""
+        if _FULL_SYNC is None:
+            os.fsync(fd)
+            return
+        try:
+            fcntl.fcntl(fd, _FULL_SYNC)
+        except OSError as error:
+            # Some shares know only the plain call.
+            if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
+                raise
+            os.fsync(fd)
+
+
+calls = Calls()
+
+
+def fault(error: OSError, doing: str, path: str) -> StoreError:
+    """Return the error that says what could not be done to which file, and by whom."""
+    reason = f"can't {doing} {path}: {os.strerror(error.errno or 0)} ({errno_name(error)})"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return StateForeign(reason, hint=two_users(path), path=path)
+    hint = {
+        errno.ENOSPC: "the disk is full: free some space; what was asked for has not happened",
+        errno.EROFS: "the file system is read-only",
+        errno.EDQUOT: "the quota is used up",
+    }.get(error.errno or 0)
+    return NotDurable(reason, hint=hint, path=path)
+
+
+def errno_name(error: OSError) -> str:
+    """Return `ENOSPC` and the like."""
+    return errno.errorcode.get(error.errno or 0, str(error.errno))
+
+
+def two_users(path: str) -> str:
+    """Return who owns *path*, or what is above it, and who asks."""
+    place = path
+    while place and not os.path.exists(place):
+        place = os.path.dirname(place)
+    try:
+        owner = _user_name(os.stat(place or ".").st_uid)
+    except OSError:
+        owner = "another user"
+    return f"{place or '.'} belongs to {owner}, and this process runs as {_user_name(os.geteuid())}"
+
+
+def _user_name(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def current_user() -> str:
+    """Return the name of the user that this process runs as."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.geteuid()}"
+
+
+# Reading ------------------------------------------------------------------------------------
+
+
+def read(path: str) -> bytes | None:
+    """Return the content of *path*, or None if there is no such file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def read_fd(fd: int) -> bytes:
+    """Return the whole content behind *fd*, wherever its offset stands."""
+    parts, at = [], 0
+    while part := os.pread(fd, 1 << 20, at):
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
+
+def names(folder: str) -> list[str]:
+    """Return the sorted names in *folder*, drafts left out; none if there is no such folder."""
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def leads_to(path: str, fd: int) -> bool:
+    """Return whether the name *path* still leads to the file behind *fd*."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+# Folders ------------------------------------------------------------------------------------
+
+
+def add_folder(path: str) -> list[str]:
+    """Make *path* and what is missing above it; return the parents that are yet to be synced."""
+    missing = []
+    place = path
+    while not os.path.isdir(place):
+        missing.append(place)
+        place = os.path.dirname(place)
+    unsynced = []
+    for place in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            calls.mkdir(place, _FOLDER_MODE)
+        # Also when another process was quicker: it may not have synced it yet.
+        unsynced.append(os.path.dirname(place))
+    return unsynced
+
+
+def make_folder(path: str) -> None:
+    """Make *path* and what is missing above it, durably."""
+    for parent in add_folder(path):
+        sync_folder(parent)
+
+
+def sync_folder(path: str) -> None:
+    """Put the names in *path* on the disk."""
+    fd = calls.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        calls.fsync(fd)
+    finally:
+        calls.close(fd)
+
+
+def remove_folder(path: str) -> bool:
+    """Remove *path* if it is empty; return whether it is gone."""
+    try:
+        calls.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
+
+
+# Whole files --------------------------------------------------------------------------------
+
+
+def open_new(path: str) -> int:
+    """Return a descriptor for a new private file at *path*; FileExistsError if the name is taken.
+
+    It is open for reading and appending, and closed in programs that are started.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return calls.open(path, flags, _FILE_MODE)
+
+
+def open_append(path: str, *, create: bool = False) -> int:
+    """Return a descriptor for *path*, open for reading and appending.
+
+    Raises:
+        FileNotFoundError: There is no such file, and *create* is not set.
+    """
+    flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    return calls.open(path, flags, _FILE_MODE)
+
+
+def close(fd: int) -> None:
+    """Close *fd*."""
+    calls.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write *data*, in one call where the system takes it whole."""
+    view = memoryview(data)
+    while view:
+        view = view[calls.write(fd, view) :]
+
+
+def draft_name(path: str) -> str:
+    """Return a name beside *path* that is nothing to any reader."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name[:100]}.{os.getpid()}.{secrets.token_hex(4)}{_DRAFT}")
+
+
+def _write_draft(path: str, data: bytes, *, sync: bool) -> str:
+    draft = draft_name(path)
+    fd = open_new(draft)
+    try:
+        try:
+            write_all(fd, data)
+            if sync:
+                calls.fsync(fd)
+        finally:
+            calls.close(fd)
+    except OSError:
+        remove(draft)
+        raise
+    return draft
+
+
+def create(path: str, data: bytes) -> bool:
+    """Bring *path* into being with *data* in it, durably; False if the name is taken."""
+    draft = _write_draft(path, data, sync=True)
+    try:
+        # An exclusive open would leave an empty file if we died before writing.
+        link(draft, path)
+    except FileExistsError:
+        return False
+    finally:
+        remove(draft)
+    sync_folder(os.path.dirname(path))
+    return True
+
+
+def link(source: str, path: str) -> None:
+    """Give the file *source* a second name, or raise FileExistsError."""
+    try:
+        calls.link(source, path)
+    except FileExistsError:
+        # A lost reply of a file server makes the winner see its own link: inodes decide.
+        if not (os.path.exists(source) and os.path.samefile(source, path)):
+            raise
+
+
+def replace(path: str, data: bytes, *, sync: bool = True) -> None:
+    """Put *data* in the place of *path*: a reader sees the old content or the new, whole."""
+    draft = _write_draft(path, data, sync=sync)
+    try:
+        calls.rename(draft, path)
+    except OSError:
+        remove(draft)
+        raise
+    if sync:
+        sync_folder(os.path.dirname(path))
+
+
+def remove(path: str) -> bool:
+    """Remove the name *path*; return whether it was there."""
+    try:
+        calls.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def move(source: str, path: str) -> bool:
+    """Rename *source* to *path*; False if there is no *source* any more."""
+    try:
+        calls.rename(source, path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def touch(fd: int) -> None:
+    """Set the modification time of *fd* by the clock of the file server."""
+    calls.utime(fd)
+
+
+# Lines --------------------------------------------------------------------------------------
+
+
+def append_line(fd: int, line: bytes) -> None:
+    """Append *line* and its end to *fd* in one write and put it on the disk.
+
+    A torn tail, from a crash in mid-write, is ended first so that it can't swallow this line.
+    """
+    size = os.fstat(fd).st_size
+    torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+    data = (b"\n" if torn else b"") + line + b"\n"
+    written = calls.write(fd, data)
+    if written != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    calls.fsync(fd)
+
+
+def whole_lines(data: bytes) -> Iterator[bytes]:
+    """Yield the lines of *data* that are whole: ended, and not the zeros of a lost write."""
+    *ended, _torn = data.split(b"\n")
+    for line in ended:
+        if line and b"\0" not in line:
+            yield line
+
+
+def set_aside(path: str) -> str:
+    """Keep a file that can't be read under its name with `.corrupt`; return that name."""
+    aside = f"{path}.corrupt"
+    calls.rename(path, aside)
+    return aside
+
+
+def copy_aside(path: str) -> None:
+    """Keep a copy of *path* under its name with `.corrupt`, unless there is one already."""
+    data = read(path)
+    if data is not None and not os.path.exists(f"{path}.corrupt"):
+        create(f"{path}.corrupt", data)
+
+
+# Short locks --------------------------------------------------------------------------------
+
+# Long enough for any section that only touches a few files, also on a slow disk.
+PATIENCE_S = 5.0
+
+
+@contextlib.contextmanager
+def section(path: str, *, patience: float = PATIENCE_S, what: str = "") -> Iterator[None]:
+    """Hold the short lock at *path* for the time of the block.
+
+    Args:
+        path: The lock file; its folder is made.
+        patience: Seconds to wait for it; 0 tries once.
+        what: What is locked, in words, for the message.
+
+    Raises:
+        StoreBusy: It was not free in time. Nothing was done.
+    """
+    # Here and not above: read-only commands never lock, and this import costs as much as theirs.
+    from filelock import FileLock, Timeout
+
+    add_folder(os.path.dirname(path))
+    lock = FileLock(path, timeout=patience, poll_interval=0.01, mode=_FILE_MODE)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise StoreBusy(
+            f"{what or path} is being changed by another process",
+            hint="nothing was changed; try again",
+            path=path,
+        ) from None
+    except OSError as error:
+        raise fault(error, "lock", path) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def size_of(path: str) -> int:
+    """Return the bytes that a file takes, 0 if it is gone."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
+def sync_folders(paths: Iterable[str]) -> None:
+    """Sync each folder once."""
+    for path in dict.fromkeys(paths):
+        sync_folder(path)

@@ -1,0 +1,314 @@
+"""Sessions: which native conversation they are, and the lease that keeps turns apart.
+
+Programs don't protect a conversation: two turns at once lose history and both say success. So
+every turn holds the session's lease: a kernel lock on a file of its own, handed to the turn
+process and never unlocked, and a stamp in the ledger that names the claim. A lock that is free
+while its stamp names a claim without outcome is not free: that claim is settled first (T2).
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import unicodedata
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from routines.domain.clock import Clock
+from routines.domain.names import format_instant, parse_instant
+from routines.store import files, locks
+from routines.store.state import State
+
+# A forked child holds a copy of every descriptor until it execs; that takes far less than this.
+_PATIENCE_S = 0.2
+_STEP_S = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What is known of one session.
+
+    Attributes:
+        session: Its name.
+        agent: The agent whose conversation it is; another one begins a new epoch.
+        epoch: How many native sessions it has had, counted from 1.
+        epoch_reason: Why the newest epoch began.
+        native_session: The id by which the program knows it, once that is known.
+        minted_by: `us` or `program`: who chose that id.
+        first_turn_begun: When the first turn of this epoch was about to be launched; None before.
+        turns: Finished turns over all epochs.
+        epoch_turns: Finished turns of this epoch.
+        usd_total: The running total that the program last reported for this epoch.
+        tokens_total: As `usd_total`.
+        claim: The stamp: the claim (below the state folder) whose turn has the session, or None.
+        held_by: Who holds it without a claim (`session hold`, a host's own turn), or None.
+        last_at: When a turn last ended.
+    """
+
+    session: str
+    agent: str | None = None
+    epoch: int = 1
+    epoch_reason: str = ""
+    native_session: str | None = None
+    minted_by: str | None = None
+    first_turn_begun: datetime | None = None
+    turns: int = 0
+    epoch_turns: int = 0
+    usd_total: float | None = None
+    tokens_total: int | None = None
+    claim: str | None = None
+    held_by: str | None = None
+    last_at: datetime | None = None
+
+    def with_(self, **changes: Any) -> "Ledger":
+        """Return a copy with *changes*."""
+        return replace(self, **changes)
+
+    def new_epoch(self, reason: str, *, agent: str | None) -> "Ledger":
+        """Return the ledger of a conversation that begins anew, because of *reason*."""
+        return replace(
+            self,
+            agent=agent,
+            epoch=self.epoch + 1,
+            epoch_reason=reason,
+            native_session=None,
+            minted_by=None,
+            first_turn_begun=None,
+            epoch_turns=0,
+            usd_total=None,
+            tokens_total=None,
+        )
+
+    def uuid(self, workspace: str) -> str:
+        """Return the UUIDv5 (RFC 9562) of workspace, session and epoch."""
+        return str(uuid.uuid5(uuid.UUID(workspace), f"{self.session}#{self.epoch}"))
+
+    def encode(self) -> bytes:
+        """Return the content of its file."""
+        data: dict[str, Any] = {}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            data[name] = format_instant(value) if isinstance(value, datetime) else value
+        return json.dumps(data, ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+def decode_ledger(data: bytes) -> Ledger | None:
+    """Return the ledger that `Ledger.encode` wrote, or None if *data* is something else."""
+    try:
+        found = json.loads(data)
+        return Ledger(
+            session=str(found["session"]),
+            agent=found["agent"],
+            epoch=int(found["epoch"]),
+            epoch_reason=str(found["epoch_reason"]),
+            native_session=found["native_session"],
+            minted_by=found["minted_by"],
+            first_turn_begun=_instant(found["first_turn_begun"]),
+            turns=int(found["turns"]),
+            epoch_turns=int(found["epoch_turns"]),
+            usd_total=found["usd_total"],
+            tokens_total=found["tokens_total"],
+            claim=found["claim"],
+            held_by=found["held_by"],
+            last_at=_instant(found["last_at"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _instant(value: str | None) -> datetime | None:
+    return None if value is None else parse_instant(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Why a lease could not be taken.
+
+    Attributes:
+        session: The session.
+        locked: Whether a live process has the lock; else only the stamp stands in the way.
+        claim: The claim that the stamp names, below the state folder, or None.
+        holder: Who holds it, in words.
+    """
+
+    session: str
+    locked: bool
+    claim: str | None
+    holder: str | None
+
+
+class Lease:
+    """A session that this process holds; nobody else's turn runs in it meanwhile.
+
+    Attributes:
+        ledger: What is known of the session; kept up to date with `write`.
+        fd: The descriptor with the lock on it; handed to a turn process, it keeps the session.
+    """
+
+    def __init__(self, state: State, ledger: Ledger, fd: int) -> None:
+        self._state = state
+        self.ledger = ledger
+        self.fd = fd
+
+    @property
+    def session(self) -> str:
+        """The session's name."""
+        return self.ledger.session
+
+    def write(self, ledger: Ledger) -> None:
+        """Keep *ledger*, stamp included.
+
+        Raises:
+            NotDurable: It could not be written; the old one stands.
+        """
+        path = ledger_path(self._state, ledger.session)
+        try:
+            files.replace(path, ledger.encode())
+        except OSError as error:
+            raise files.fault(error, "write", path) from error
+        self.ledger = ledger
+
+    def stamp(self, claim_path: str | None, *, held_by: str | None = None) -> None:
+        """Write down whose turn has the session; None clears it."""
+        if self.ledger.claim != claim_path or self.ledger.held_by != held_by:
+            self.write(self.ledger.with_(claim=claim_path, held_by=held_by))
+
+    def let_go(self) -> None:
+        """Close the descriptor; unless it was handed on, the session is free then."""
+        if self.fd >= 0:
+            locks.let_go(self.fd)
+            self.fd = -1
+
+    def forget(self) -> None:
+        """Remove the session, lock file last, while it is held: for a fresh one that has ended."""
+        with contextlib.suppress(OSError):
+            files.remove(ledger_path(self._state, self.session))
+            files.remove(lock_path(self._state, self.session))
+
+
+def session_key(session: str) -> str:
+    """Return the file name of a session: a hash, since case must count on every file system."""
+    text = unicodedata.normalize("NFC", session).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(text).hexdigest()[:32]
+
+
+def ledger_path(state: State, session: str) -> str:
+    """Return the absolute path of a session's ledger."""
+    key = session_key(session)
+    return state.at("sessions", key[:2], f"{key}.json")
+
+
+def lock_path(state: State, session: str) -> str:
+    """Return the absolute path of a session's lock."""
+    return ledger_path(state, session).removesuffix(".json") + ".lock"
+
+
+class SessionStore:
+    """The sessions of one state folder."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def take(self, session: str, *, clock: Clock, own_claim: str | None = None) -> Lease | Busy:
+        """Take the lease of *session*, or say why it is busy.
+
+        Args:
+            session: Its name.
+            clock: For the short patience with a forked child's copies.
+            own_claim: The claim that asks; its own stamp, left by a crash, does not stand in its
+                way.
+
+        Raises:
+            NotDurable: The session's files could not be made.
+        """
+        path = lock_path(self._state, session)
+        try:
+            fd = self._lock(path, clock)
+        except OSError as error:
+            raise files.fault(error, "lock", path) from error
+        ledger = self.read(session) or Ledger(session=session)
+        if fd is None:
+            return Busy(session, locked=True, claim=ledger.claim, holder=_holder(ledger))
+        if ledger.claim is not None and ledger.claim != own_claim and self._is_open(ledger.claim):
+            locks.let_go(fd)
+            return Busy(session, locked=False, claim=ledger.claim, holder=_holder(ledger))
+        return Lease(self._state, ledger, fd)
+
+    def _lock(self, path: str, clock: Clock) -> int | None:
+        tries = int(_PATIENCE_S / _STEP_S)
+        files.make_folder(os.path.dirname(path))
+        for left in range(tries, -1, -1):
+            fd = files.open_append(path, create=True)
+            if locks.try_lock(fd):
+                if files.leads_to(path, fd):
+                    return fd
+                # Its last holder has removed the file: the lock is on a name that nobody sees.
+                locks.let_go(fd)
+                continue
+            files.close(fd)
+            if left:
+                clock.sleep(_STEP_S)
+        return None
+
+    def _is_open(self, claim_path: str) -> bool:
+        data = files.read(self._state.at(claim_path))
+        # An outcome line is known by its word; reading the whole record would import the world.
+        return data is not None and not any(
+            line.startswith(b'{"event":"outcome"') for line in files.whole_lines(data)
+        )
+
+    def adopt(self, session: str, fd: int) -> Lease:
+        """Return the lease that came with a descriptor from another process."""
+        locks.adopt(fd)
+        return Lease(self._state, self.read(session) or Ledger(session=session), fd)
+
+    def is_busy(self, session: str) -> Busy | None:
+        """Return who has *session* now, or None; nothing is taken.
+
+        Where locks can't be asked about (no OFD locks), the stamp alone answers.
+        """
+        ledger = self.peek(session)
+        locked = locks.path_is_locked(lock_path(self._state, session))
+        claim = None if ledger is None else ledger.claim
+        stamped = claim is not None and self._is_open(claim)
+        if locked or stamped:
+            holder = None if ledger is None else _holder(ledger)
+            return Busy(session, locked=bool(locked), claim=claim, holder=holder)
+        return None
+
+    def read(self, session: str) -> Ledger | None:
+        """Return what is known of *session*; a ledger that can't be read is set aside."""
+        path = ledger_path(self._state, session)
+        data = files.read(path)
+        if data is None:
+            return None
+        ledger = decode_ledger(data)
+        if ledger is None:
+            files.set_aside(path)
+        return ledger
+
+    def peek(self, session: str) -> Ledger | None:
+        """Return what is known of *session*, changing nothing."""
+        data = files.read(ledger_path(self._state, session))
+        return None if data is None else decode_ledger(data)
+
+    def all(self) -> Iterator[Ledger]:
+        """Yield every session's ledger; those that can't be read are passed over."""
+        for shard in files.names(self._state.at("sessions")):
+            for name in files.names(self._state.at("sessions", shard)):
+                if name.endswith(".json"):
+                    data = files.read(self._state.at("sessions", shard, name))
+                    ledger = None if data is None else decode_ledger(data)
+                    if ledger is not None:
+                        yield ledger
+
+
+def _holder(ledger: Ledger) -> str | None:
+    if ledger.held_by is not None:
+        return ledger.held_by
+    if ledger.claim is None:
+        return None
+    return ledger.claim.removeprefix("claims/").removesuffix(".jsonl")

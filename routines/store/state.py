@@ -1,0 +1,243 @@
+"""The state folder: what it is called inside, who may use it, and whether it is the one it was."""
+
+import json
+import os
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from routines.errors import (
+    StateCopied,
+    StateForeign,
+    StateMissing,
+    StateNewer,
+    StateUnusable,
+    StoreError,
+)
+from routines.store import files
+
+# Raised only by a change that an older version would misread. 1: the first.
+LAYOUT = 1
+
+_README = """\
+This folder is written by `routines` (https://pypi.org/project/agent-routines/).
+
+claims/      what fired, and line by line what became of it: the history is these files
+open/        a second name for each claim that has no outcome yet
+missed/      slots that were given up, counted, with the reason
+output/      prompts, replies and logs of turns
+sessions/    which conversation of which agent program a session is
+wakeups/     what agents asked to be woken for
+cursors/     where catching up may begin
+
+You may read and copy everything. While nothing of `routines` runs you may delete what you like:
+without claims/ and cursors/ past slots are forgotten, not run again; without sessions/ every
+conversation begins anew; without wakeups/ the alarms are gone.
+
+An older copy put back in place forgets what happened since: slots that fired after the copy was
+made are owed once more. A copy used beside the original must say so: routines doctor --fork.
+A folder that was moved: routines doctor --adopt.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What the file `format` says: the layout, whose folder it is, and which folder it was.
+
+    Attributes:
+        layout: The version of the layout.
+        workspace: The id that turn keys begin with.
+        inode: Of the state folder itself; another one means a copy.
+        device: Of the state folder, comparable only within one boot.
+        boot: The boot in which *device* was noted; None where the system has no such id.
+    """
+
+    layout: int
+    workspace: str
+    inode: int
+    device: int
+    boot: str | None
+
+    def encode(self) -> bytes:
+        """Return the content of the file."""
+        data = {
+            "layout": self.layout,
+            "workspace": self.workspace,
+            "inode": self.inode,
+            "device": self.device,
+            "boot": self.boot,
+        }
+        return json.dumps(data, indent=1).encode() + b"\n"
+
+    def is_copy(self, *, inode: int, device: int, boot: str | None) -> bool:
+        """Return whether a folder with these numbers is not the one that was noted."""
+        # Device numbers change with a reboot on btrfs, APFS, NFS and volumes.
+        same_boot = boot is not None and boot == self.boot
+        return inode != self.inode or (same_boot and device != self.device)
+
+
+def decode_format(data: bytes, path: str) -> Format:
+    """Return what `Format.encode` wrote.
+
+    Raises:
+        StateNewer: A newer version wrote it.
+        StoreError: It can't be read.
+    """
+    try:
+        found: dict[str, Any] = json.loads(data)
+        layout = int(found["layout"])
+        if layout > LAYOUT:
+            raise StateNewer(
+                f"{path}: the state folder has layout {layout}, and this version knows {LAYOUT}",
+                hint="a newer version of routines wrote it: upgrade with "
+                "`pip install -U agent-routines`",
+                path=path,
+            )
+        return Format(
+            layout,
+            str(uuid.UUID(found["workspace"])),
+            int(found["inode"]),
+            int(found["device"]),
+            found["boot"],
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"{path} can't be read: {type(error).__name__}",
+            hint="put it back from a copy, or move the whole state folder away to start anew",
+            path=path,
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """An open state folder.
+
+    Attributes:
+        path: Absolute.
+        format: What its `format` file says.
+    """
+
+    path: str
+    format: Format
+
+    @property
+    def workspace(self) -> str:
+        """The id that turn keys begin with."""
+        return self.format.workspace
+
+    def at(self, *parts: str) -> str:
+        """Return the absolute path of something in the folder."""
+        return os.path.join(self.path, *parts)
+
+    def key(self, ref: str) -> str:
+        """Return the turn key of an occurrence: the same on every attempt and host."""
+        return f"{self.workspace}/{ref}"
+
+
+def open_for_reading(path: str) -> State:
+    """Return the state folder at *path*, changing nothing.
+
+    Raises:
+        StateMissing: There is none.
+    """
+    path = os.path.abspath(path)
+    try:
+        data = files.read(os.path.join(path, "format"))
+    except PermissionError as error:
+        raise files.fault(error, "read", os.path.join(path, "format")) from error
+    if data is None:
+        raise StateMissing(
+            f"there is no state folder at {path}",
+            hint="`routines start` or `routines run NAME` makes it",
+            path=path,
+        )
+    return State(path, decode_format(data, os.path.join(path, "format")))
+
+
+def open_for_writing(path: str, *, boot: str | None) -> State:
+    """Return the state folder at *path*, made if it is missing.
+
+    Args:
+        path: The folder.
+        boot: The id of this boot, or None where the system has none.
+
+    Raises:
+        StateForeign: It belongs to another user, or may not be written.
+        StateCopied: It is a copy of another one, or was moved.
+        StateNewer: A newer version wrote it.
+        StateUnusable: It is no folder.
+    """
+    path = os.path.abspath(path)
+    _check_place(path)
+    try:
+        state = _open_or_make(path, boot)
+    except OSError as error:
+        raise files.fault(error, "write", path) from error
+    found = os.stat(path)
+    if state.format.is_copy(inode=found.st_ino, device=found.st_dev, boot=boot):
+        raise StateCopied(
+            f"{path} is a copy of another state folder, or was moved",
+            hint="moved: `routines doctor --adopt`; a copy beside the original: "
+            "`routines doctor --fork`",
+            path=path,
+        )
+    return state
+
+
+def _check_place(path: str) -> None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise files.fault(error, "read", path) from error
+    if not os.path.isdir(path):
+        raise StateUnusable(f"{path} is no folder", hint="move that file away", path=path)
+    if found.st_uid != os.geteuid():
+        raise StateForeign(
+            f"{path} belongs to another user: nothing was written",
+            hint=files.two_users(path),
+            path=path,
+        )
+
+
+def _open_or_make(path: str, boot: str | None) -> State:
+    format_path = os.path.join(path, "format")
+    data = files.read(format_path)
+    if data is None:
+        files.make_folder(path)
+        found = os.stat(path)
+        fresh = Format(LAYOUT, str(uuid.uuid4()), found.st_ino, found.st_dev, boot)
+        files.create(os.path.join(path, "README"), _README.encode())
+        files.create(os.path.join(path, ".gitignore"), b"*\n")
+        # Exclusive: of two that start at once, both use the id of the one that was first.
+        files.create(format_path, fresh.encode())
+        data = files.read(format_path) or b""
+    state = State(path, decode_format(data, format_path))
+    found = os.stat(path)
+    if state.format.boot != boot and state.format.inode == found.st_ino:
+        renewed = Format(LAYOUT, state.workspace, found.st_ino, found.st_dev, boot)
+        files.replace(format_path, renewed.encode())
+        state = State(path, renewed)
+    return state
+
+
+def adopt(path: str, *, boot: str | None, fork: bool) -> State:
+    """Make the folder at *path* the one that its `format` names.
+
+    Args:
+        path: The state folder.
+        boot: The id of this boot.
+        fork: Whether it is a copy beside the original: it then gets an id of its own, so that its
+            turn keys and native sessions are its own.
+    """
+    state = open_for_reading(path)
+    _check_place(state.path)
+    found = os.stat(state.path)
+    workspace = str(uuid.uuid4()) if fork else state.workspace
+    renewed = Format(LAYOUT, workspace, found.st_ino, found.st_dev, boot)
+    try:
+        files.replace(state.at("format"), renewed.encode())
+    except OSError as error:
+        raise files.fault(error, "write", state.at("format")) from error
+    return State(state.path, renewed)
