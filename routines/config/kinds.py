@@ -1,0 +1,119 @@
+"""The kinds of value that both files share: zones, paths, commands, variables, targets."""
+
+import re
+import shlex
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from routines.config.reader import Node, quoted
+from routines.config.walker import (
+    Amount,
+    AnyOf,
+    Key,
+    Kind,
+    ListOf,
+    Pairs,
+    Report,
+    Span,
+    Table,
+    Text,
+    Truth,
+    Whole,
+    Word,
+    flow_word,
+)
+from routines.domain import zones
+from routines.errors import InvalidName
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_SHELL_SIGNS = re.compile(r"[|&;<>$*?`()]")
+
+
+def zone_name(text: str) -> str:
+    """Return *text* if it is an IANA zone, or raise `InvalidZone`."""
+    zones.zone(text)
+    return text
+
+
+def variable_name(text: str) -> str:
+    """Return *text* if an author may set a variable of that name, or raise `InvalidName`."""
+    if not _VARIABLE.fullmatch(text):
+        raise InvalidName(
+            f"{text[:40]!r} is no name of a variable", hint="letters, digits and _, no digit first"
+        )
+    if text.upper().startswith("ROUTINES_"):
+        raise InvalidName(
+            f"{text} can't be set: ROUTINES_* tell a turn where it is", hint="use another name"
+        )
+    return text
+
+
+def as_command(key: str, text: str) -> str:
+    """Return how a command that was written as one text is written as a list of words."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = []
+    if not words or _SHELL_SIGNS.search(text):
+        return f"no shell is used; if you need one: {key}: [sh, -c, {quoted(text)}]"
+    return f"{key}: [{', '.join(flow_word(word) for word in words)}]"
+
+
+_COMMAND = ListOf(Text(expected="a word", empty=True), "words", least=1, cure=as_command)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A list of words of which the first is a program."""
+
+    words: Kind = _COMMAND
+
+    @property
+    def expected(self) -> str:
+        """Return what a list of words is called."""
+        return self.words.expected
+
+    def read(self, node: Node, key: str, report: Report) -> tuple[str, ...] | None:
+        """Return the words."""
+        words: tuple[str, ...] | None = self.words.read(node, key, report)
+        if words is not None and not words[0].strip():
+            report.refuse(node, key, "the first word is the program, and it is empty")
+            return None
+        return words
+
+    def schema(self) -> dict[str, Any]:
+        """Return the array."""
+        return self.words.schema()
+
+
+WORDS = ListOf(Text(expected="a word", empty=True), "words", cure=as_command)
+ENVIRONMENT = Pairs("variables with values, like {NAME: value}", name=variable_name)
+ZONE = Text("an IANA time zone like Europe/Berlin", zone_name)
+PATH = Text("a path", tilde=True)
+MOMENT = timedelta(seconds=1)
+
+_TARGETS = Table(
+    (
+        Key("file", PATH, "A folder that gets one file a slot."),
+        Key("command", Command(), "A command that gets the text on stdin."),
+        Key("url", Text("a URL"), "Where apprise sends the text."),
+    ),
+    "one of file, command and url",
+)
+TARGETS = ListOf(AnyOf(Word(("desktop",)), _TARGETS), "targets")
+LIMITS = Table(
+    (
+        Key("turns_per_day", Whole(1), "The most turns a day."),
+        Key("usd_per_day", Amount(), "The most that a day may cost, in US dollars."),
+    )
+)
+RETRY = Table(
+    (
+        Key("attempts", Whole(1, 100), "How often a start is tried."),
+        Key("first", Span(MOMENT), "The first wait."),
+        Key("most", Span(MOMENT), "The longest wait."),
+        Key("started", Truth(), "Also turns that ran and failed."),
+        Key("then", Word(("park",)), "What becomes of it after the last attempt."),
+    )
+)
