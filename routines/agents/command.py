@@ -1,0 +1,696 @@
+"""Running an agent that is a command: words in, exit out, and everything that can go wrong between.
+
+There is no shell anywhere. The prompt is data: it is handed over byte by byte, never looked at,
+and a placeholder inside it stays the characters it is.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import IO
+
+from routines.agents.base import Reply, Turn, TurnResult
+from routines.agents.output import Capture, bounded, open_captures
+from routines.agents.processes import (
+    STOP_INTERVAL_S,
+    Tree,
+    end_tree,
+    own_children,
+    start_program,
+)
+from routines.agents.reading import Reader, Said
+from routines.domain.agent import PLACEHOLDERS, AgentSpec, OutputFormat, PromptBy
+from routines.domain.clock import Clock
+from routines.domain.durations import format_span
+from routines.domain.outcome import Outcome, Reason, Warn, one_line
+
+# The kernel's MAX_ARG_STRLEN on Linux, 32 pages of 4 KiB, the closing NUL included.
+_LONGEST_ARGUMENT = 32 * 4096 - 1 if sys.platform == "linux" else None
+# How often a cancel or a stop is looked for (L17 asks for a second).
+_LOOK_EVERY_S = 0.5
+# How often the end is looked for where the kernel does not announce it (macOS, some sandboxes).
+_POLL_S = 0.05
+# Orphans that ended are taken off the process table so rarely because it costs a walk over it.
+_REAP_EVERY_S = 10.0
+# After the leader's end its output is in the pipe already; this is for a child that it waited
+# for in spirit only, such as the `tee` behind it.
+_QUIET_S = 0.1
+# What is still carried then: more than any pipe holds, so the leader's words are all there, and
+# little enough that a child that goes on printing delays nothing.
+_LAST_READS = 32
+_READ_BYTES = 256 * 1024
+# As much of the prompt at once as a pipe holds at most by default.
+_WRITE_BYTES = 64 * 1024
+# One wait carries at most so many reads before it looks up: 16 MiB.
+_READS_A_WAIT = 64
+
+_PLACEHOLDER = re.compile("{(" + "|".join(sorted(PLACEHOLDERS, key=len, reverse=True)) + ")}")
+
+# What `stop_requested` may answer, and what the turn is then.
+STOP_WORDS: Mapping[str, tuple[Outcome, Reason | None]] = {
+    "cancel": (Outcome.CANCELLED, Reason.PERSON),
+    "turn": (Outcome.CANCELLED, Reason.TURN),
+    "purge": (Outcome.CANCELLED, Reason.PURGE),
+    "supersede": (Outcome.SUPERSEDED, None),
+    "stop": (Outcome.INTERRUPTED, Reason.STOPPED),
+    # As `stop`, without the pauses between the signals: a second ^C.
+    "now": (Outcome.INTERRUPTED, Reason.STOPPED),
+}
+HURRY = "now"
+_NO_WORDS = "it declared a failure"
+_TIMEOUT = "timeout"
+
+# Nothing is wrong with command or entry; the machine has no room at this moment.
+_MAY_HEAL = frozenset(
+    [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY, errno.EINTR]
+)
+
+
+class CannotStart(Exception):
+    """Nothing was started.
+
+    Attributes:
+        result: What the turn is for that.
+    """
+
+    def __init__(self, outcome: Outcome | None, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.result = TurnResult(outcome=outcome, reason=reason, detail=one_line(detail))
+
+
+def _not_found(detail: str) -> CannotStart:
+    return CannotStart(Outcome.FAILED, Reason.NOT_FOUND, detail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a program ended.
+
+    Attributes:
+        code: Its exit code, None if a signal ended it or it could not be ended.
+        signal: The number of that signal.
+        why: Why it was ended by us (`timeout` or a word of `STOP_WORDS`); None if it ended itself.
+        remain: Pids of its tree that could not be ended.
+    """
+
+    code: int | None
+    signal: int | None
+    why: str | None
+    remain: tuple[int, ...] = ()
+
+
+# What is run ----------------------------------------------------------------------------------
+
+
+def native_session_of(spec: AgentSpec, turn: Turn) -> str | None:
+    """Return the id by which the program knows this conversation, None if only it can say.
+
+    Where the first turn hands over an id of ours that is it, also if that turn was killed before
+    it could answer.
+    """
+    if turn.native_session is not None:
+        return turn.native_session
+    minted = any("{session_uuid}" in word for word in spec.first or ())
+    return turn.session_uuid if minted else None
+
+
+def command_words(
+    spec: AgentSpec, turn: Turn, *, args: Sequence[str] = (), model: str | None = None
+) -> list[str]:
+    """Return the words of *turn*'s command, placeholders filled in.
+
+    Words of *args* are the routine's own and taken as they are.
+
+    Raises:
+        CannotStart: The words need an id of the conversation, and none is known.
+    """
+    chosen = spec.first if turn.first and spec.first is not None else spec.command
+    words = [*chosen, *(spec.model if model else ())]
+    native = native_session_of(spec, turn)
+    if native is None and any("{native_session}" in word for word in words):
+        raise CannotStart(
+            Outcome.FAILED,
+            Reason.SESSION_LOST,
+            f"the id by which {spec.name} knows {turn.session} is not known",
+        )
+    values = {
+        "session": turn.session,
+        "session_uuid": turn.session_uuid,
+        "native_session": native or "",
+        "prompt": turn.prompt,
+        "turn": turn.key,
+        "model": model or "",
+    }
+    # One pass: what was filled in is never looked at again, so a prompt may hold "{session}".
+    filled = [_PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in words]
+    return [*filled, *args]
+
+
+def asked_session(spec: AgentSpec, turn: Turn) -> str | None:
+    """Return the id that the words of *turn*'s command ask for, None if they leave it open."""
+    chosen = spec.first if turn.first and spec.first is not None else spec.command
+    text = "\0".join(chosen)
+    if "{native_session}" in text:
+        return native_session_of(spec, turn)
+    return turn.session_uuid if "{session_uuid}" in text else None
+
+
+def find_program(word: str, *, env: Mapping[str, str], cwd: str) -> str:
+    """Return the absolute path of the program that *word* names in that environment and folder.
+
+    Raises:
+        CannotStart: There is none, or none that can be run; the message shows where was looked.
+    """
+    if not os.path.isdir(cwd):
+        raise _not_found(f"working directory not found: {cwd}")
+    if not os.access(cwd, os.X_OK):
+        raise _not_found(f"working directory can't be entered: {cwd}")
+    path = env.get("PATH", os.defpath)
+    if "/" in word:
+        places = [os.path.join(cwd, word)]
+    else:
+        places = [os.path.join(cwd, folder, word) for folder in path.split(os.pathsep)]
+    found = [place for place in places if word and os.path.isfile(place)]
+    for place in found:
+        if os.access(place, os.X_OK):
+            return place
+    if found:
+        raise _not_found(f"command not executable: {found[0]}")
+    raise _not_found(f"command not found: {word}" + ("" if "/" in word else f", PATH={path}"))
+
+
+def _encode(words: Sequence[str]) -> list[bytes]:
+    """Return *words* in UTF-8, whatever the locale, or say which can't be a word of a command."""
+    encoded = []
+    for word in words:
+        data = _utf8(word, "a word of the command")
+        if b"\0" in data:
+            raise _unfit("the prompt or another word of the command holds a NUL byte")
+        if _LONGEST_ARGUMENT is not None and len(data) > _LONGEST_ARGUMENT:
+            raise _unfit(
+                f"prompt too long for one argument: {len(data):,} bytes,"
+                f" and {_LONGEST_ARGUMENT:,} fit; use prompt_by: stdin"
+            )
+        encoded.append(data)
+    return encoded
+
+
+def _utf8(text: str, what: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise _unfit(
+            f"{what} holds half a character at {error.start}, which has no bytes"
+        ) from None
+
+
+def _unfit(detail: str) -> CannotStart:
+    # Not `not-started`: the same words will be just as unfit in a minute, and at every attempt.
+    return CannotStart(Outcome.FAILED, Reason.AGENT, detail)
+
+
+# Running it -----------------------------------------------------------------------------------
+
+
+class _Pump:
+    """Carries the prompt in and the output out. Blocks only where it is told for how long."""
+
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        prompt: bytes,
+        out: Callable[[bytes], None],
+        err: Callable[[bytes], None],
+    ) -> None:
+        self._process = process
+        self._prompt = memoryview(prompt)
+        self._selector = selectors.DefaultSelector()
+        self._exit_fd = self._announce_exit(process.pid)
+        self._deaf = False
+        for pipe, sink in ((process.stdout, out), (process.stderr, err)):
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+                self._selector.register(pipe, selectors.EVENT_READ, sink)
+        if process.stdin is not None:
+            os.set_blocking(process.stdin.fileno(), False)
+            self._selector.register(process.stdin, selectors.EVENT_WRITE)
+
+    def _announce_exit(self, pid: int) -> int | None:
+        if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+            return None
+        try:
+            fd = os.pidfd_open(pid)
+        except OSError:
+            return None
+        self._selector.register(fd, selectors.EVENT_READ)
+        return fd
+
+    def ended(self) -> bool:
+        """Return whether the leader has ended.
+
+        It stays a zombie, so that its number is not used again while its group is being ended.
+        """
+        if hasattr(os, "waitid"):
+            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            try:
+                over = os.waitid(os.P_PID, self._process.pid, flags) is not None
+            except ChildProcessError:
+                over = True
+        else:
+            over = self._process.poll() is not None
+        if over:
+            self._close_exit()
+        return over
+
+    def carry(self, seconds: float) -> bool:
+        """Wait at most *seconds* for something to carry, carry it, return whether there was any."""
+        if self._exit_fd is None:
+            seconds = min(seconds, _POLL_S)
+        ready = self._selector.select(max(seconds, 0))
+        for key, _ in ready:
+            if key.fileobj == self._exit_fd:
+                continue
+            pipe: IO[bytes] = key.fileobj  # type: ignore[assignment]
+            if pipe is self._process.stdin:
+                self._write(pipe)
+            else:
+                self._read(pipe, key.data)
+        return bool(ready)
+
+    def wait(self, seconds: float) -> None:
+        """Wait at most *seconds*, and carry what has come by then, within a bound."""
+        self.ended()
+        for _ in range(_READS_A_WAIT):
+            if not self.carry(seconds):
+                return
+            # Only the first may wait: what drips a word at a time would stretch every pause.
+            seconds = 0
+
+    def drain(self) -> None:
+        """Carry what the leader left in the pipes, then turn a deaf ear to its children."""
+        for _ in range(_LAST_READS):
+            if not self._selector.get_map() or not self.carry(_QUIET_S):
+                break
+        self._deaf = True
+
+    def close(self) -> None:
+        """Let go of the pipes."""
+        self._close_exit()
+        self._selector.close()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def _close_exit(self) -> None:
+        if self._exit_fd is not None:
+            # It stays readable for ever: left in, no wait would wait any more.
+            self._selector.unregister(self._exit_fd)
+            os.close(self._exit_fd)
+            self._exit_fd = None
+
+    def _read(self, pipe: IO[bytes], sink: Callable[[bytes], None]) -> None:
+        try:
+            data = os.read(pipe.fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(pipe)
+        elif not self._deaf:
+            sink(data)
+
+    def _write(self, pipe: IO[bytes]) -> None:
+        try:
+            written = os.write(pipe.fileno(), self._prompt[:_WRITE_BYTES])
+        except BlockingIOError:
+            return
+        except OSError:
+            # It does not want the rest; that is its right, and its exit says how it went.
+            self._prompt = self._prompt[:0]
+        else:
+            self._prompt = self._prompt[written:]
+        if not self._prompt:
+            # The end of the prompt must be seen: an open stdin is a question that waits.
+            self._drop(pipe)
+
+    def _drop(self, pipe: IO[bytes]) -> None:
+        self._selector.unregister(pipe)
+        with contextlib.suppress(OSError):
+            pipe.close()
+
+
+def run_program(
+    words: Sequence[str],
+    *,
+    stdin: bytes | None,
+    cwd: str,
+    env: Mapping[str, str],
+    out: Callable[[bytes], None],
+    err: Callable[[bytes], None],
+    clock: Clock,
+    timeout: timedelta,
+    stop_requested: Callable[[], str | None] = lambda: None,
+    stop: Sequence[str] = ("TERM", "KILL"),
+    grace: timedelta = timedelta(seconds=STOP_INTERVAL_S),
+) -> Ended:
+    """Run a program to its end, and end everything that it started.
+
+    Args:
+        words: Its command, no shell.
+        stdin: What it reads; None for /dev/null.
+        cwd: Where it runs.
+        env: Its whole environment; `ROUTINES_STATE` and `ROUTINES_TURN` also mark its tree.
+        out: Is given what it prints on stdout.
+        err: Is given what it prints on stderr.
+        clock: Its time awake is what *timeout* counts (L3).
+        timeout: How long it may take.
+        stop_requested: Asked twice a second; a word of `STOP_WORDS` ends the program. Asked on
+            while it is being ended: `now` goes to KILL at once.
+        stop: The signals that end it, `AgentSpec.stop`.
+        grace: The pause between them.
+
+    Raises:
+        CannotStart: Nothing was started.
+    """
+    tree = Tree(
+        state=env.get("ROUTINES_STATE", ""),
+        turn_key=env.get("ROUTINES_TURN", ""),
+        spare=own_children(),
+    )
+    process = _start(words, env=env, cwd=cwd, with_stdin=stdin is not None)
+    tree = replace(tree, leader=process.pid)
+    pump = _Pump(process, stdin or b"", out, err)
+    asked = _Asked(stop_requested, clock)
+    try:
+        why = _watch(pump, tree, clock, timeout, asked)
+        remain = end_tree(
+            tree,
+            stop=stop,
+            clock=clock,
+            interval=grace.total_seconds(),
+            wait=pump.wait,
+            hurry=lambda: asked.word() == HURRY,
+        )
+        pump.drain()
+        return _ended(process, why, remain)
+    except BaseException:
+        # Whatever went wrong here (a full disk, ^C), the agent must not go on without us.
+        end_tree(tree, stop=("KILL",), clock=clock, wait=pump.wait)
+        process.poll()
+        raise
+    finally:
+        pump.close()
+        _forget(process)
+
+
+class _Asked:
+    """Asks whether to stop, at a calm pace: an answer may cost a look into a folder.
+
+    Attributes:
+        next_at: When it is asked again, on the clock's time awake.
+    """
+
+    def __init__(self, ask: Callable[[], str | None], clock: Clock) -> None:
+        self._ask = ask
+        self._clock = clock
+        self.next_at = clock.awake()
+
+    def word(self) -> str | None:
+        """Return the answer, None if it is not yet time to ask."""
+        now = self._clock.awake()
+        if now < self.next_at:
+            return None
+        self.next_at = now + _LOOK_EVERY_S
+        return self._ask()
+
+
+def _watch(pump: _Pump, tree: Tree, clock: Clock, timeout: timedelta, asked: _Asked) -> str | None:
+    """Carry until the leader has ended or is to be ended; return why it is, None if it ended."""
+    now = clock.awake()
+    limit, reap = now + timeout.total_seconds(), now + _REAP_EVERY_S
+    why: str | None = None
+    while not pump.ended():
+        # It may have ended while we asked; then it is judged by how it did, not by our wish.
+        if why is not None:
+            return why
+        now = clock.awake()
+        why = _TIMEOUT if now >= limit else asked.word()
+        if why is not None:
+            continue
+        if now >= reap:
+            reap = now + _REAP_EVERY_S
+            tree.reap()
+        pump.carry(min(limit, reap, asked.next_at) - now)
+    pump.drain()
+    return None
+
+
+def _start(
+    words: Sequence[str], *, env: Mapping[str, str], cwd: str, with_stdin: bool
+) -> "subprocess.Popen[bytes]":
+    encoded = _encode(words)
+    program = find_program(words[0] if words else "", env=env, cwd=cwd)
+    # Programs that believe PWD (opencode does) would work in the scheduler's folder.
+    env = {key: value for key, value in env.items() if key != "OLDPWD"} | {"PWD": cwd}
+    try:
+        return start_program(encoded, program=program, env=env, cwd=cwd, with_stdin=with_stdin)
+    except OSError as error:
+        raise _start_failed(error, program) from error
+    except ValueError as error:
+        raise _unfit(f"the environment can't be given: {error}") from error
+    except subprocess.SubprocessError as error:
+        raise CannotStart(None, Reason.NOT_STARTED, f"{program}: {error}") from error
+
+
+def _start_failed(error: OSError, program: str) -> CannotStart:
+    said = os.strerror(error.errno or 0)
+    if error.errno == errno.E2BIG:
+        return _unfit(
+            "command and environment are too long together; hand the prompt over by stdin"
+        )
+    if error.errno in _MAY_HEAL:
+        return CannotStart(None, Reason.NOT_STARTED, f"{program} can't be started now: {said}")
+    if error.errno == errno.ENOENT:
+        return _not_found(f"command not found: the interpreter that {program} names in its #! line")
+    if error.errno == errno.ENOEXEC:
+        return _not_found(f"command not executable: {program} has no #! line: {said}")
+    return _not_found(f"command not executable: {program}: {said}")
+
+
+def _ended(process: "subprocess.Popen[bytes]", why: str | None, remain: Sequence[int]) -> Ended:
+    status = process.poll()
+    killed = status is not None and status < 0
+    return Ended(
+        code=None if killed else status,
+        signal=-status if killed and status is not None else None,
+        why=why,
+        remain=tuple(remain),
+    )
+
+
+def _forget(process: "subprocess.Popen[bytes]") -> None:
+    if process.returncode is None:
+        # It hangs in the kernel and was named in `remain`; waiting would hang us as well.
+        process.returncode = -signal.SIGKILL
+
+
+# A turn ---------------------------------------------------------------------------------------
+
+
+def run_command(
+    spec: AgentSpec,
+    turn: Turn,
+    *,
+    args: Sequence[str] = (),
+    model: str | None = None,
+    cwd: str,
+    env: Mapping[str, str],
+    folder: str | None,
+    clock: Clock,
+    timeout: timedelta,
+    stop_requested: Callable[[], str | None] = lambda: None,
+    grace: timedelta = timedelta(seconds=STOP_INTERVAL_S),
+    on_native_session: Callable[[str], None] | None = None,
+) -> TurnResult:
+    """Give *turn* to the command of *spec* and return how it ended, its whole tree gone.
+
+    Args:
+        spec: The agent.
+        turn: What it is given.
+        args: The routine's own words, added at the end.
+        model: Handed over as the entry says.
+        cwd: Where it runs; absolute.
+        env: Its whole environment, `processes.environment`.
+        folder: Where stdout.log and stderr.log are kept; None for nowhere.
+        clock: Counts *timeout*.
+        timeout: How long it may take, awake.
+        stop_requested: As in `run_program`.
+        grace: The pause between two signals of `spec.stop`.
+        on_native_session: Told the id of the conversation as soon as the program says it, so
+            that it is kept if the turn is killed; not told one that differs from what was asked.
+    """
+    out, err = open_captures(folder)
+    reader = Reader(spec.output, spec.read)
+    asked = asked_session(spec, turn)
+    told = False
+
+    def take(data: bytes) -> None:
+        nonlocal told
+        out.feed(data)
+        reader.feed(data)
+        if not told and reader.first_native_session is not None:
+            told = True
+            _tell(reader.first_native_session, asked, on_native_session)
+
+    try:
+        stdin = None
+        if spec.prompt_by is PromptBy.STDIN:
+            stdin = _utf8(turn.prompt, "the prompt")
+        ended = run_program(
+            command_words(spec, turn, args=args, model=model),
+            stdin=stdin,
+            cwd=cwd,
+            env=env,
+            out=take,
+            err=err.feed,
+            clock=clock,
+            timeout=timeout,
+            stop_requested=stop_requested,
+            stop=spec.stop,
+            grace=grace,
+        )
+    except CannotStart as error:
+        return error.result
+    finally:
+        out.close()
+        err.close()
+    said = reader.end()
+    if not told and reader.first_native_session is not None:
+        _tell(reader.first_native_session, asked, on_native_session)
+    asked = asked or reader.first_native_session
+    return _Judge(spec, ended, said, out, err, asked, timeout).result()
+
+
+def _tell(found: str, asked: str | None, told: Callable[[str], None] | None) -> None:
+    if told is not None and asked in (None, found):
+        told(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """Says what a turn was, from how its program ended and what it said."""
+
+    spec: AgentSpec
+    ended: Ended
+    said: Said
+    out: Capture
+    err: Capture
+    asked: str | None
+    timeout: timedelta
+
+    def result(self) -> TurnResult:
+        outcome, reason, detail = self._verdict()
+        if self.ended.remain:
+            pids = ", ".join(str(pid) for pid in self.ended.remain)
+            detail = f"{detail}; could not be ended: {pids}".removeprefix("; ")
+        return TurnResult(
+            outcome=outcome,
+            reason=reason,
+            detail=one_line(detail),
+            reply=self._reply(outcome),
+            exit_code=self.ended.code,
+            signal=self.ended.signal,
+        )
+
+    def _verdict(self) -> tuple[Outcome | None, Reason | None, str]:
+        ended = self.ended
+        if ended.why is not None:
+            return self._verdict_of_ours(ended.why)
+        if ended.signal is not None:
+            return Outcome.FAILED, Reason.SIGNAL, self._because(_signal_words(ended.signal))
+        if ended.code is None:
+            return Outcome.FAILED, Reason.SIGNAL, "it could not be ended"
+        if ended.code != 0 and self._is_busy(ended.code):
+            return None, Reason.BUSY, self._because(f"exit {ended.code}")
+        if ended.code != 0:
+            return Outcome.FAILED, Reason.EXIT, self._because(f"exit {ended.code}")
+        return self._verdict_of_exit_0()
+
+    def _verdict_of_ours(self, why: str) -> tuple[Outcome, Reason | None, str]:
+        if why == _TIMEOUT:
+            limit = f"ended at its limit of {format_span(self.timeout)}"
+            return Outcome.TIMED_OUT, Reason.TIMEOUT, self._because(limit)
+        outcome, reason = STOP_WORDS.get(why, STOP_WORDS["stop"])
+        return outcome, reason, self._because("ended on request")
+
+    def _verdict_of_exit_0(self) -> tuple[Outcome, Reason | None, str]:
+        # Never trust exit 0 alone: a program that prints its own failure ends with it too.
+        if self.said.problem is not None:
+            return Outcome.FAILED, Reason.BAD_OUTPUT, self.said.problem
+        if self.said.failed() is not None:
+            return Outcome.FAILED, Reason.AGENT, self._words() or _NO_WORDS
+        found = self.said.native_session()
+        if self.asked is not None and found is not None and found != self.asked:
+            # The turn went into another conversation; adopting it would lose this one.
+            changed = f"asked for session {self.asked}, and it answered in {found}"
+            return Outcome.FAILED, Reason.SESSION_CHANGED, changed
+        return Outcome.COMPLETED, None, ""
+
+    def _is_busy(self, code: int) -> bool:
+        # A program that has printed has begun; only one that did nothing may be run again.
+        if self.out.text().strip():
+            return False
+        text = self.err.text()
+        return code in self.spec.busy_exit or any(p in text for p in self.spec.busy_stderr if p)
+
+    def _because(self, what: str) -> str:
+        words = self._words()
+        return f"{what}: {words}" if words else what
+
+    def _words(self) -> str:
+        """Return what the program itself said about its failure, one line."""
+        declared = self.said.failed()
+        if declared is not None:
+            declared = declared or self.said.reply()
+        return one_line(declared or "") or self.err.last_line() or self.out.last_line()
+
+    def _reply(self, outcome: Outcome | None) -> Reply:
+        text, cut = self._text()
+        denied, declared = self.said.denied(), self.said.failed()
+        warnings = [] if denied is None else [denied]
+        if outcome is Outcome.COMPLETED and not text.strip():
+            warnings.append(Warn.EMPTY_REPLY.value)
+        if cut or self.said.truncated:
+            warnings.append(Warn.TRUNCATED.value)
+        return Reply(
+            text=text,
+            native_session=self.said.native_session(),
+            usage=self.said.usage(),
+            failed=None if declared is None else self._words() or _NO_WORDS,
+            warnings=tuple(warnings),
+        )
+
+    def _text(self) -> tuple[str, bool]:
+        """Return the reply, and whether a part of it was dropped."""
+        structured = self.spec.output is not OutputFormat.TEXT and "reply" in self.spec.read
+        reply = self.said.reply()
+        if structured and (reply is not None or self.said.problem is None):
+            return bounded(reply or "")
+        return self.out.text(), self.out.dropped > 0
+
+
+def _signal_words(number: int) -> str:
+    try:
+        return f"ended by {signal.Signals(number).name}"
+    except ValueError:
+        return f"ended by signal {number}"

@@ -1,0 +1,257 @@
+"""What an agent's JSON says, by the dotted paths of `read:`.
+
+All of it comes from a model or from a program that repeats one: each value is checked for its
+type and bounded, and what does not fit is as if it had not been said.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from routines.agents.base import Usage
+from routines.domain.agent import OutputFormat
+from routines.domain.outcome import Warn, one_line
+
+# One JSON document, or one line of JSON lines. A reply beside its statistics takes kilobytes;
+# parsing takes many times the memory of the text, and this is still a bearable amount.
+LARGEST_JSON = 8 * 1024 * 1024
+# No program's id is longer; it is stored, shown, and given back as a word of a command.
+_LONGEST_NATIVE_SESSION = 256
+# More tools than a person would read about in a warning.
+_MOST_DENIED = 20
+_LONGEST_TOOL = 40
+# Above any bill or count that can be true. A larger number would spoil every sum it enters.
+_MOST_USD, _MOST_TOKENS = 1e6, 10**12
+# What is summed where the path leads to an object. Programs differ in the name; `input_tokens`
+# of claude leaves out what was read from its cache, codex' `cached_input_tokens` is a part of it.
+_TOKEN_KEYS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "prompt_tokens",
+    "completion_tokens",
+    "input",
+    "output",
+)
+_MISSING: Any = object()
+
+
+@dataclass(slots=True)
+class Said:
+    """What a program's output said.
+
+    Attributes:
+        values: The value at each path of `read:` that was there.
+        problem: Why the output is not what the entry promises, or None.
+        truncated: Whether a part of it was too long to be read.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    problem: str | None = None
+    truncated: bool = False
+
+    def reply(self) -> str | None:
+        """Return the reply, None if the output has none."""
+        value = self.values.get("reply")
+        if value is None or isinstance(value, bool):
+            return None
+        if isinstance(value, str):
+            return value
+        return json.dumps(value, ensure_ascii=False)
+
+    def native_session(self) -> str | None:
+        """Return the id of the conversation, None if there is none that could be given back."""
+        return check_native_session(self.values.get("native_session"))
+
+    def failed(self) -> str | None:
+        """Return the failure that the program declared: its words, "" if it has none, or None."""
+        value = self.values.get("failed")
+        if not value:
+            return None
+        return value if isinstance(value, str) else ""
+
+    def denied(self) -> str | None:
+        """Return the warning about tools that were denied, `denied: Bash, Edit x2`, or None."""
+        value = self.values.get("denied")
+        if not value:
+            return None
+        names = _tool_names(value)
+        return f"{Warn.DENIED}: {names}" if names else Warn.DENIED.value
+
+    def usage(self) -> Usage | None:
+        """Return cost and tokens as far as they are numbers that can be true."""
+        usage = Usage(
+            usd=_usd(self.values.get("cost")),
+            usd_total=_usd(self.values.get("cost_total")),
+            tokens=_tokens(self.values.get("tokens")),
+            tokens_total=_tokens(self.values.get("tokens_total")),
+        )
+        return usage if usage.to_json() else None
+
+
+class Reader:
+    """Reads one turn's stdout as it comes.
+
+    Attributes:
+        first_native_session: The first id that could be given back, as soon as it was read.
+    """
+
+    def __init__(self, output: OutputFormat, read: Mapping[str, str]) -> None:
+        self.first_native_session: str | None = None
+        self._output = output
+        self._paths = {key: path.split(".") for key, path in read.items()}
+        self._pending = bytearray()
+        self._skipping = False
+        self._said = Said()
+        self._events = 0
+        self._bad_lines = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take what was printed next."""
+        if self._output is OutputFormat.JSON:
+            self._add(data)
+        elif self._output is OutputFormat.JSONL:
+            *ended, rest = data.split(b"\n")
+            for part in ended:
+                self._add(part)
+                self._end_line()
+            self._add(rest)
+
+    def end(self) -> Said:
+        """Return what the whole output said."""
+        if self._output is OutputFormat.JSON:
+            self._end_document()
+        elif self._output is OutputFormat.JSONL:
+            self._end_line()
+            self._judge_lines()
+        return self._said
+
+    def _add(self, data: bytes) -> None:
+        if len(self._pending) + len(data) > LARGEST_JSON:
+            self._skipping = True
+            self._pending.clear()
+        if not self._skipping:
+            self._pending += data
+
+    def _end_line(self) -> None:
+        line = bytes(self._pending).strip()
+        self._pending.clear()
+        if self._skipping:
+            self._skipping = False
+            self._said.truncated = True
+            self._bad_lines += 1
+        elif line:
+            event = parse_json(line)
+            # Programs mix plain notices among their events; those say nothing here.
+            if isinstance(event, dict):
+                self._events += 1
+                self._take(event)
+            else:
+                self._bad_lines += 1
+
+    def _judge_lines(self) -> None:
+        if not self._events:
+            self._said.problem = "not one line of stdout is a JSON object"
+        elif self._bad_lines and "reply" in self._paths and "reply" not in self._said.values:
+            self._said.problem = f"{self._bad_lines} lines of stdout can't be read, and no reply"
+
+    def _end_document(self) -> None:
+        if self._skipping:
+            self._said.truncated = True
+            self._said.problem = f"stdout is more than {LARGEST_JSON >> 20} MiB of JSON"
+            return
+        document = parse_json(bytes(self._pending))
+        if document is _MISSING:
+            empty = not self._pending.strip()
+            self._said.problem = "stdout is empty" if empty else "stdout is not JSON"
+        else:
+            self._take(document)
+
+    def _take(self, event: Any) -> None:
+        for key, path in self._paths.items():
+            value = _at(event, path)
+            # The last event that carries a path wins; null carries nothing.
+            if value is not _MISSING and value is not None:
+                self._said.values[key] = value
+        if self.first_native_session is None:
+            self.first_native_session = self._said.native_session()
+
+
+def parse_json(data: bytes) -> Any:
+    """Return the value that *data* is the JSON of, or a mark that nothing equals."""
+    try:
+        return json.loads(data.decode("utf-8-sig", "replace"))
+    except (ValueError, RecursionError, MemoryError):
+        # Not JSON; nested a hundred thousand times; a number of five thousand digits.
+        return _MISSING
+
+
+def _at(value: Any, path: list[str]) -> Any:
+    for word in path:
+        if isinstance(value, dict) and word in value:
+            value = value[word]
+        elif isinstance(value, list) and _is_index(word) and -len(value) <= int(word) < len(value):
+            value = value[int(word)]
+        else:
+            return _MISSING
+    return value
+
+
+def _is_index(word: str) -> bool:
+    digits = word.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) < len("1000000")
+
+
+def check_native_session(value: Any) -> str | None:
+    """Return *value* as the id of a conversation, None if it can't be one.
+
+    It becomes a word of the next turn's command: with a dash in front it would be an option.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value) if abs(value) < 1 << 64 else None
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NATIVE_SESSION:
+        return None
+    fits = value.isprintable() and value == value.strip() and not value.startswith("-")
+    return value if fits else None
+
+
+def _tool_names(value: Any) -> str:
+    if not isinstance(value, list):
+        return one_line(value, most=_LONGEST_TOOL) if isinstance(value, str) else ""
+    counts: dict[str, int] = {}
+    for entry in value:
+        name = _tool_name(entry)
+        counts[name] = counts.get(name, 0) + 1
+    words = [name if count == 1 else f"{name} x{count}" for name, count in counts.items()]
+    more = len(words) - _MOST_DENIED
+    return ", ".join(words[:_MOST_DENIED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _tool_name(entry: Any) -> str:
+    if isinstance(entry, dict):
+        known = (entry.get(key) for key in ("tool_name", "tool", "name"))
+        entry = next((name for name in known if isinstance(name, str)), None)
+    return (one_line(entry, most=_LONGEST_TOOL) if isinstance(entry, str) else "") or "a tool"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _usd(value: Any) -> float | None:
+    # The comparison also turns down NaN, and comes before float(): an int may be too large for it.
+    if not _is_number(value) or not 0 <= value <= _MOST_USD:
+        return None
+    return float(value)
+
+
+def _tokens(value: Any) -> int | None:
+    if isinstance(value, dict):
+        counts = [_tokens(value.get(key)) for key in _TOKEN_KEYS if _is_number(value.get(key))]
+        known = [count for count in counts if count is not None]
+        return sum(known) if known else None
+    if not _is_number(value) or not 0 <= value <= _MOST_TOKENS:
+        return None
+    return int(value)
