@@ -4,11 +4,11 @@ Nothing here knows a zone: a match is a wall time, and `schedule` decides when a
 """
 
 import re
-from calendar import monthrange
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from difflib import get_close_matches
 
+from routines.domain.zones import WALL_EARLIEST, WALL_LATEST
 from routines.errors import InvalidSchedule
 
 # No expression that a person writes comes near it; a list of 100 kB would cost a second to read.
@@ -26,8 +26,9 @@ ALIASES = {
 
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
-_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
-_NTH = re.compile(r"([^#]+)#([0-9]+)", re.ASCII)
+_WEEK = timedelta(weeks=1)
+# More digits are no number that any field has, and reading them would only cost time.
+_MOST_DIGITS = 9
 
 # Every pairing of leap year and weekday of 1 January, and every pair of neighbouring years at
 # their border, is in these 28 years: what does not come here never comes.
@@ -47,6 +48,13 @@ class Field:
     lowest: int
     highest: int
     words: tuple[str, ...] = ()
+
+    def value_in(self, wall: datetime) -> int:
+        """Return what *wall* has in this field."""
+        if self is WEEKDAY:
+            return wall.isoweekday() % self.size
+        value: int = getattr(wall, self.name)
+        return value
 
     @property
     def size(self) -> int:
@@ -135,7 +143,7 @@ class CronFields:
         by_weekday = (
             weekday in self.weekdays
             or (weekday, (day.day + 6) // 7) in self.nth_weekdays
-            or (weekday in self.last_weekdays and day.day + 7 > monthrange(day.year, day.month)[1])
+            or (weekday in self.last_weekdays and (day + _WEEK).month != day.month)
         )
         return (by_date and by_weekday) if self.both_days else (by_date or by_weekday)
 
@@ -147,9 +155,17 @@ class CronFields:
         """Return the times of a day that it names, earliest first."""
         return [time(hour, minute) for hour in self.hours for minute in self.minutes]
 
+    def after(self, wall: datetime) -> datetime | None:
+        """Return the first named minute strictly after *wall*, naive."""
+        return self.first_match(next_minute(wall), WALL_LATEST)
+
+    def at_or_before(self, wall: datetime) -> datetime | None:
+        """Return the last named minute not after *wall*, naive."""
+        return self.last_match(WALL_EARLIEST, wall)
+
     def first_match(self, start: datetime, end: datetime) -> datetime | None:
         """Return the first named minute in [*start*, *end*), naive, or None."""
-        start = ceil_minute(start)
+        start = _ceil_minute(start)
         found = self._first_on(start.date(), start.time())
         if found is None:
             day = self._first_day(start.date() + _DAY, end.date())
@@ -217,8 +233,12 @@ class CronFields:
         return self._first_day(CYCLE_START, CYCLE_END) is not None
 
 
-def ceil_minute(wall: datetime) -> datetime:
-    """Return *wall*, or the next whole minute if it lies between two."""
+def next_minute(wall: datetime) -> datetime:
+    """Return the first whole minute strictly after *wall*."""
+    return wall.replace(second=0, microsecond=0) + _MINUTE
+
+
+def _ceil_minute(wall: datetime) -> datetime:
     floor = wall.replace(second=0, microsecond=0)
     return floor if floor == wall else floor + _MINUTE
 
@@ -353,10 +373,11 @@ def _read(field: Field, text: str) -> _Read:
 def _read_item(field: Field, item: str, read: _Read) -> None:
     if field is DAY and item == "l":
         read.last_day = True
-    elif field is WEEKDAY and (nth := _NTH.fullmatch(item)):
-        read.nth.add((_number(field, nth[1]) % 7, _which(nth[2], item)))
+    elif field is WEEKDAY and "#" in item:
+        weekday, _, which = item.partition("#")
+        read.nth.add((_number(field, weekday) % field.size, _which(which, item)))
     elif field is WEEKDAY and len(item) > 1 and (item[0] == "l" or item[-1] == "l"):
-        read.last.add(_number(field, item[1:] if item[0] == "l" else item[:-1]) % 7)
+        read.last.add(_number(field, item[1:] if item[0] == "l" else item[:-1]) % field.size)
     else:
         _refuse_dialect(field, item)
         read.values |= _plain(field, item, read.steps)
@@ -419,18 +440,22 @@ def _ends(field: Field, span: str) -> tuple[int, int]:
 
 
 def _step(field: Field, item: str, text: str) -> int:
-    if not _NUMBER.fullmatch(text):
+    if not _is_number(text):
         raise _refused(field, f"{item!r}: {text!r} is no step", "write it like */5")
     if not int(text):
         raise _refused(field, f"{item!r} has step 0", "write it like */5")
     return int(text)
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+
+
 def _number(field: Field, text: str) -> int:
     if text in field.words:
         return field.words.index(text) + field.lowest
     highest = _SUNDAY_AGAIN if field is WEEKDAY else field.highest
-    if _NUMBER.fullmatch(text):
+    if _is_number(text):
         value = int(text)
         if field.lowest <= value <= highest:
             return value

@@ -67,7 +67,7 @@ def read_recurrence(text: str, place: ZoneInfo) -> tuple[datetime, str]:
     start, rule = _split(text.split(), place)
     parts = _parts(rule)
     if "UNTIL" in parts:
-        parts["UNTIL"] = ical(_read_until(parts["UNTIL"], place))
+        parts["UNTIL"] = _ical(_read_until(parts["UNTIL"], place))
     _check(parts)
     return start, ";".join(f"{key}={value}" for key, value in parts.items())
 
@@ -121,9 +121,8 @@ def _ical_time(name: str, value: str) -> datetime:
     return named
 
 
-def ical(wall: datetime) -> str:
-    """Return *wall* as RFC 5545 writes a time without a zone."""
-    return wall.strftime("%Y%m%dT%H%M%S").rjust(15, "0")
+def _ical(wall: datetime) -> str:
+    return wall.replace(microsecond=0).isoformat().replace("-", "").replace(":", "")
 
 
 def _parts(rule: str) -> dict[str, str]:
@@ -240,7 +239,7 @@ class Recurrence:
     def _walk(self, wall: datetime, until: datetime) -> Iterable[datetime]:
         from dateutil.rrule import rrulestr
 
-        return rrulestr(f"{self._rule};UNTIL={ical(until)}", dtstart=self._period_of(wall))
+        return rrulestr(f"{self._rule};UNTIL={_ical(until)}", dtstart=self._period_of(wall))
 
     def _count(self, count: int) -> list[datetime]:
         last = self._until

@@ -14,20 +14,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from functools import cache, lru_cache
 from itertools import islice, pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
-from routines.domain.cron import CYCLE_END, CYCLE_START, CronFields, Step, parse_cron
+from routines.domain.cron import CYCLE_END, CYCLE_START, CronFields, Step, next_minute, parse_cron
 from routines.domain.durations import format_span, parse_span
 from routines.domain.names import format_instant, parse_instant
-from routines.domain.recurrence import Recurrence, bad_rule, ical, read_recurrence
 from routines.domain.when import read_date_time, read_time
 from routines.domain.zones import (
     EARLIEST,
     LATEST,
     LONGEST_GAP,
-    WALL_EARLIEST,
-    WALL_LATEST,
     Change,
     as_utc,
     changes,
@@ -41,6 +38,9 @@ from routines.domain.zones import (
 )
 from routines.errors import InvalidSchedule
 
+if TYPE_CHECKING:
+    from routines.domain.recurrence import Recurrence
+
 SHORTEST_PERIOD = timedelta(minutes=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -50,6 +50,8 @@ _DAY = timedelta(days=1)
 _YEAR = timedelta(days=366)
 # Beside a remark: enough dates to see the pattern, few enough for one line.
 _DATES_SHOWN = 3
+# A step by the minute starts over within the hour; one by the month may need a year.
+_SLOTS_LOOKED_AT = 100
 
 
 class Schedule(Protocol):
@@ -104,33 +106,11 @@ def _fixed_at_or_before(times: _WallTimes, place: ZoneInfo, instant: datetime) -
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _CronWallTimes:
-    fields: CronFields
-
-    def after(self, wall: datetime) -> datetime | None:
-        return self.fields.first_match(wall + _SECOND, WALL_LATEST)
-
-    def at_or_before(self, wall: datetime) -> datetime | None:
-        return self.fields.last_match(WALL_EARLIEST, wall)
-
-
-@dataclass(frozen=True, slots=True)
-class _OneWallTime:
-    wall: datetime
-
-    def after(self, wall: datetime) -> datetime | None:
-        return self.wall if self.wall > wall else None
-
-    def at_or_before(self, wall: datetime) -> datetime | None:
-        return self.wall if self.wall <= wall else None
-
-
 def _following_after(fields: CronFields, place: ZoneInfo, instant: datetime) -> datetime | None:
-    start = shown(instant, place) + _SECOND
+    start = next_minute(shown(instant, place))
     while instant < LATEST:
         part = segment_at(place, instant)
-        wall = fields.first_match(start, min(part.wall_end, WALL_LATEST))
+        wall = fields.first_match(start, part.wall_end)
         if wall is not None:
             return (wall - part.offset).replace(tzinfo=UTC)
         instant = part.end
@@ -155,6 +135,11 @@ def _within(instant: datetime) -> datetime:
     return min(max(as_utc(instant), EARLIEST), LATEST)
 
 
+def _in_reach(slot: datetime | None) -> datetime | None:
+    """Return *slot*, or None at the ends of time: next and newest must draw the line alike."""
+    return slot if slot is not None and EARLIEST < slot <= LATEST else None
+
+
 @dataclass(frozen=True, slots=True)
 class Cron:
     """One cron expression or several, read in a zone; several that coincide are one slot."""
@@ -166,13 +151,13 @@ class Cron:
         """Return the first slot strictly after *instant*."""
         instant, place = _within(instant), zone(self.zone_key)
         found = [_cron_after(fields, place, instant) for fields in self.fields]
-        return min((slot for slot in found if slot is not None), default=None)
+        return _in_reach(min((slot for slot in found if slot is not None), default=None))
 
     def newest_at_or_before(self, instant: datetime) -> datetime | None:
         """Return the last slot not after *instant*."""
         instant, place = _within(instant), zone(self.zone_key)
         found = [_cron_at_or_before(fields, place, instant) for fields in self.fields]
-        return max((slot for slot in found if slot is not None), default=None)
+        return _in_reach(max((slot for slot in found if slot is not None), default=None))
 
     def names(self, instant: datetime) -> bool:
         """Return whether *instant* is one of its slots."""
@@ -190,13 +175,13 @@ class Cron:
 def _cron_after(fields: CronFields, place: ZoneInfo, instant: datetime) -> datetime | None:
     if fields.follows_clock:
         return _following_after(fields, place, instant)
-    return _fixed_after(_CronWallTimes(fields), place, instant)
+    return _fixed_after(fields, place, instant)
 
 
 def _cron_at_or_before(fields: CronFields, place: ZoneInfo, instant: datetime) -> datetime | None:
     if fields.follows_clock:
         return _following_at_or_before(fields, place, instant)
-    return _fixed_at_or_before(_CronWallTimes(fields), place, instant)
+    return _fixed_at_or_before(fields, place, instant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,12 +271,12 @@ class RRule:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """Return the first slot strictly after *instant*."""
-        slot = _fixed_after(_wall_times(self), zone(self.zone_key), _within(instant))
-        return slot if slot is None or slot <= LATEST else None
+        return _in_reach(_fixed_after(_recurrence(self), zone(self.zone_key), _within(instant)))
 
     def newest_at_or_before(self, instant: datetime) -> datetime | None:
         """Return the last slot not after *instant*."""
-        return _fixed_at_or_before(_wall_times(self), zone(self.zone_key), _within(instant))
+        newest = _fixed_at_or_before(_recurrence(self), zone(self.zone_key), _within(instant))
+        return _in_reach(newest)
 
     def names(self, instant: datetime) -> bool:
         """Return whether *instant* is one of its slots."""
@@ -299,11 +284,12 @@ class RRule:
 
     def spec(self) -> dict[str, Any]:
         """Return `{"rrule": ..., "tz": ...}`."""
-        return {"rrule": f"DTSTART:{ical(self.start)}\nRRULE:{self.rule}", "tz": self.zone_key}
+        start = self.start.isoformat().replace("-", "").replace(":", "")
+        return {"rrule": f"DTSTART:{start}\nRRULE:{self.rule}", "tz": self.zone_key}
 
     def text(self) -> str:
         """Return `rrule FREQ=MONTHLY;BYDAY=-1FR from 2026-01-30 09:00`."""
-        return f"rrule {self.rule} from {self.start:%Y-%m-%d %H:%M}"
+        return f"rrule {self.rule} from {self.start.isoformat(' ', 'minutes')}"
 
 
 def cron(expressions: str | Sequence[str], tz: str) -> Cron:
@@ -390,19 +376,19 @@ def rrule(text: str, tz: str) -> RRule:
         InvalidSchedule: It can't be read, is finer than hourly, or never comes.
         InvalidZone: There is no such zone.
     """
+    from routines.domain.recurrence import bad_rule, read_recurrence
+
     place = zone(tz)
     schedule = RRule(*read_recurrence(text, place), place.key)
-    try:
-        first = _wall_times(schedule).after(schedule.start - _SECOND)
-    except (ValueError, TypeError, IndexError, OverflowError) as error:
-        raise bad_rule(f"{schedule.rule!r}: {error}", "look at the rule again") from error
-    if first is None:
+    if _recurrence(schedule).after(schedule.start - _SECOND) is None:
         raise bad_rule(f"{schedule.rule!r} never comes", "look at its days and at UNTIL")
     return schedule
 
 
 @lru_cache(maxsize=1024)
-def _wall_times(schedule: RRule) -> Recurrence:
+def _recurrence(schedule: RRule) -> "Recurrence":
+    from routines.domain.recurrence import Recurrence
+
     return Recurrence(schedule.start, schedule.rule)
 
 
@@ -456,7 +442,7 @@ def shortest_gap(schedule: Schedule) -> timedelta | None:
         case Every():
             return schedule.period
         case RRule():
-            return _wall_times(schedule).shortest_gap()
+            return _recurrence(schedule).shortest_gap()
         case _:
             return None
 
@@ -535,12 +521,8 @@ def remarks(schedule: Schedule, now: datetime) -> list[str]:
     found = []
     if isinstance(schedule, Cron):
         for fields in schedule.fields:
-            single = Cron((fields,), schedule.zone_key)
-            dates = _next_dates(single, now)
-            if fields.day_is_set and fields.weekday_is_set:
-                found.append(f"{fields.text}: {_about_days(fields)}; next {dates}")
-            uneven = (step for step in fields.steps if not step.is_even)
-            found += [f"{fields.text}: {_about_step(step)}; next {dates}" for step in uneven]
+            about = _about_fields(fields, Cron((fields,), schedule.zone_key), as_utc(now))
+            found += about if len(schedule.fields) == 1 else [f"{fields.text}: {a}" for a in about]
     for change in changes(zone(schedule.zone_key), after=now, until=as_utc(now) + _YEAR):
         remark = _about_change(schedule, change)
         if remark is not None:
@@ -548,10 +530,31 @@ def remarks(schedule: Schedule, now: datetime) -> list[str]:
     return found
 
 
-def _next_dates(schedule: Schedule, now: datetime) -> str:
-    place = zone(schedule.zone_key)
-    slots = islice(slots_between(schedule, now, LATEST), _DATES_SHOWN)
+def _about_fields(fields: CronFields, alone: Cron, now: datetime) -> list[str]:
+    place = zone(alone.zone_key)
+    found = []
+    if fields.day_is_set and fields.weekday_is_set:
+        slots = list(islice(slots_between(alone, now, LATEST), _DATES_SHOWN))
+        found.append(f"{_about_days(fields)}; next {_dates(slots, place)}")
+    for step in fields.steps:
+        if not step.is_even:
+            slots = _around_the_turn(step, alone, now)
+            found.append(f"{_about_step(step)}; next {_dates(slots, place)}")
+    return found
+
+
+def _dates(slots: Sequence[datetime], place: ZoneInfo) -> str:
     return ", ".join(local_text(slot, place) for slot in slots)
+
+
+def _around_the_turn(step: Step, alone: Cron, now: datetime) -> list[datetime]:
+    """Return the next two slots between which *step* starts over, or else just the next ones."""
+    place = zone(alone.zone_key)
+    slots = list(islice(slots_between(alone, now, LATEST), _SLOTS_LOOKED_AT))
+    for earlier, later in pairwise(slots):
+        if step.field.value_in(shown(later, place)) < step.field.value_in(shown(earlier, place)):
+            return [earlier, later]
+    return slots[:_DATES_SHOWN]
 
 
 def _about_days(fields: CronFields) -> str:
@@ -598,15 +601,27 @@ def _joined(times: Sequence[str]) -> str:
     return " and ".join([", ".join(times[:-1]), times[-1]] if len(times) > 1 else times)
 
 
+class _OneTime:
+    """The wall time of an `at`, to be asked like the others."""
+
+    def __init__(self, wall: datetime) -> None:
+        self._wall = wall
+
+    def after(self, wall: datetime) -> datetime | None:
+        return self._wall if self._wall > wall else None
+
+    def at_or_before(self, wall: datetime) -> datetime | None:
+        return self._wall if self._wall <= wall else None
+
+
 def _fixed_times(schedule: Schedule) -> list[_WallTimes]:
     match schedule:
         case Cron():
-            fixed = [fields for fields in schedule.fields if not fields.follows_clock]
-            return [_CronWallTimes(fields) for fields in fixed]
+            return [fields for fields in schedule.fields if not fields.follows_clock]
         case RRule():
-            return [_wall_times(schedule)]
+            return [_recurrence(schedule)]
         case Once(wall=datetime() as wall):
-            return [_OneWallTime(wall)]
+            return [_OneTime(wall)]
         case _:
             return []
 

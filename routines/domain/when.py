@@ -8,14 +8,14 @@ from routines.domain.durations import parse_span
 from routines.domain.zones import EARLIEST, LATEST, as_utc, instant_of, shown
 from routines.errors import InvalidSpan, InvalidWhen
 
-_DATE_TIME = re.compile(
+# Patterns are compiled when the first WHEN is read: most commands have none.
+_DATE_TIME = (
     r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[ Tt]"
     r"(?P<time>[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?) ?"
-    r"(?P<offset>[Zz]|[+-][0-9]{2}:[0-9]{2})?",
-    re.ASCII,
+    r"(?P<offset>[Zz]|[+-][0-9]{2}:[0-9]{2})?"
 )
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
-_TIME = re.compile(r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?", re.ASCII)
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?"
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _EXAMPLES = 'write it like "2026-11-29 03:00", 03:00, "yesterday 03:00" or 2026-11-29T03:00:00Z'
 # A date that a clock in some zone skips whole is followed by one that it does not.
@@ -27,7 +27,7 @@ def read_date_time(text: str) -> datetime | None:
 
     None if it is written otherwise; ValueError if it is written so and no clock can show it.
     """
-    parts = _DATE_TIME.fullmatch(text.strip())
+    parts = re.fullmatch(_DATE_TIME, text.strip())
     if parts is None:
         return None
     offset = (parts["offset"] or "").upper().replace("Z", "+00:00")
@@ -36,7 +36,7 @@ def read_date_time(text: str) -> datetime | None:
 
 def read_time(text: str) -> time | None:
     """Return the time of day that *text* names, or None if it names something else."""
-    if not _TIME.fullmatch(text.strip()):
+    if not re.fullmatch(_TIME, text.strip()):
         return None
     try:
         hour, minute, second = (int(part) for part in f"{text.strip()}:0".split(":")[:3])
@@ -73,9 +73,9 @@ def parse_when(text: str, *, zone: ZoneInfo, now: datetime, past: bool) -> datet
 def _read(words: str, zone: ZoneInfo, now: datetime, *, past: bool) -> datetime:
     if (named := read_date_time(words)) is not None:
         return _shown_at(named, words, zone) if named.tzinfo is None else _bounded(named)
-    if _DATE.fullmatch(words):
+    if re.fullmatch(_DATE, words):
         return _shown_at(datetime.combine(date.fromisoformat(words), time()), words, zone)
-    if _TIME.fullmatch(words):
+    if re.fullmatch(_TIME, words):
         return _nearest(_time(words), zone, now, past=past)
     day, _, clock = words.lower().partition(" ")
     if day in _DAYS:

@@ -18,10 +18,11 @@ from routines.errors import InvalidZone
 # What is asked about lies between these. A datetime ends at year 9999, and an offset or a look
 # into the neighbouring year must not run over the edge.
 EARLIEST = datetime(3, 1, 1, tzinfo=UTC)
-LATEST = datetime(9998, 12, 31, tzinfo=UTC)
-WALL_EARLIEST = EARLIEST.replace(tzinfo=None)
-# Short of LATEST, so that no offset leads from a wall time over the edge.
-WALL_LATEST = datetime(9998, 12, 29)  # noqa: DTZ001 - a wall time has no zone
+LATEST = datetime(9998, 12, 28, tzinfo=UTC)
+# On the wall too: a little further out, so that no offset leads from one over the edge.
+WALL_EARLIEST = datetime(3, 1, 1)  # noqa: DTZ001 - a wall time has no zone
+WALL_LATEST = datetime(9998, 12, 30)  # noqa: DTZ001
+
 # A larger step is no summer time but a clock put right or a day dropped at the date line: what it
 # passes over is not made up for. Three hours is where cron draws the line too.
 LONGEST_GAP = timedelta(hours=3)
@@ -32,10 +33,7 @@ _LOOK = timedelta(days=1)
 
 # Names that zoneinfo opens and that mean another thing on every machine, or nothing at all.
 _NO_ZONES = frozenset(["localtime", "Factory", "posixrules"])
-_NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", re.ASCII)
-_OFFSET = re.compile(
-    r"(?:UTC|GMT|Z)? ?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.ASCII | re.IGNORECASE
-)
+_OFFSET = r"(?:UTC|GMT|Z)? ?([+-])([0-9]{1,2})(?::?([0-9]{2}))?"
 _EXAMPLE = "write an IANA name like Europe/Berlin, America/New_York or UTC"
 
 # strftime would follow the locale of the machine.
@@ -56,7 +54,7 @@ def zone(key: str) -> ZoneInfo:
         raise InvalidZone(f"{key!r} names no place: it is not the same everywhere", hint=_EXAMPLE)
     # On a file system that ignores case, zoneinfo would open `europe/berlin`, and another machine
     # would then refuse the same file. So the list decides, not the file system.
-    if not _NAME.fullmatch(key) or not _is_listed(key):
+    if not _is_listed(key):
         raise InvalidZone(f"no time zone is called {key[:60]!r}", hint=_hint_for(key))
     try:
         return ZoneInfo(key)
@@ -79,7 +77,7 @@ def _is_listed(key: str) -> bool:
 
 
 def _hint_for(key: str) -> str:
-    if offset := _OFFSET.fullmatch(key.strip()):
+    if offset := re.fullmatch(_OFFSET, key.strip(), re.ASCII | re.IGNORECASE):
         return _hint_for_offset(*offset.groups())
     names = {name.lower(): name for name in _packaged() or available_timezones()}
     wanted = key.strip().lower().replace(" ", "_")
