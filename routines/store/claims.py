@@ -589,6 +589,15 @@ def _in_parallel(work: Mapping[_Key, tuple[Callable[[Any], None], Any]]) -> dict
     return failures
 
 
+def claim_of_fd(state: State, claim_path: str, fd: int) -> Claim:
+    """Return the claim that came with a descriptor from another process."""
+    occurrence = _occurrence_of(claim_path, files.read_fd(fd))
+    record = _fold_fd(fd, occurrence, claim_path)
+    # Its second name is known by what the claim says of its draft.
+    draft = str(record.claim.get("draft", ""))
+    return Claim(state, record, fd, occurrence.open_path(draft))
+
+
 def describe_owner(owner: Owner | None) -> str:
     """Return an owner for a person: `ana@studio (pid 4121)`."""
     return "an unknown process" if owner is None else f"{owner.user} (pid {owner.pid})"

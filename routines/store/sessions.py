@@ -186,6 +186,7 @@ class Lease:
         """Remove the session, lock file last, while it is held: for a fresh one that has ended."""
         with contextlib.suppress(OSError):
             files.remove(ledger_path(self._state, self.session))
+            files.remove(transcript_path(self._state, self.session))
             files.remove(lock_path(self._state, self.session))
 
 
@@ -204,6 +205,11 @@ def ledger_path(state: State, session: str) -> str:
 def lock_path(state: State, session: str) -> str:
     """Return the absolute path of a session's lock."""
     return ledger_path(state, session).removesuffix(".json") + ".lock"
+
+
+def transcript_path(state: State, session: str) -> str:
+    """Return the absolute path of the transcript that the echo agent keeps of a session."""
+    return ledger_path(state, session).removesuffix(".json") + ".md"
 
 
 class SessionStore:

@@ -1,0 +1,83 @@
+"""What becomes of a claim whose owner let go of it without an outcome (PROMISES L10, L11)."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from routines.domain.occurrence import Kind
+from routines.domain.record import Event, Owner, Record
+
+# A claim that was taken up so often and never started is the fault of something that stays.
+MOST_ATTEMPTS = 3
+# An owner on another host touches its claim every 15 s: forty missed beats are no network hiccup.
+PRESUMED_AFTER = timedelta(minutes=10)
+
+
+class Recovery(StrEnum):
+    """What to do with an open claim whose lock was free."""
+
+    LEAVE = "leave"
+    OWED_AGAIN = "owed-again"
+    NEVER_STARTED = "never-started"
+    END_AND_CANCEL = "end-and-cancel"
+    END_AND_INTERRUPT = "end-and-interrupt"
+    PRESUME = "presume"
+    SET_ASIDE = "set-aside"
+    DROP_MANUAL = "drop-manual"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
+    """Where the question is asked.
+
+    Attributes:
+        host: The machine's id; None inside a container.
+        boot: The id of this boot.
+    """
+
+    host: str | None
+    boot: str | None
+
+
+def is_elsewhere(owner: Owner | None, here: Here) -> bool:
+    """Return whether *owner* runs on another host than *here*.
+
+    One boot id is one kernel: containers on it share it, and locks work between them.
+    """
+    if owner is None or (owner.boot is not None and owner.boot == here.boot):
+        return False
+    return owner.host != here.host or owner.host is None
+
+
+def decide(record: Record, *, here: Here, silent_for: timedelta) -> Recovery:
+    """Decide from the last line of a claim whose lock is free.
+
+    Args:
+        record: The claim, read under its lock.
+        here: This host and boot.
+        silent_for: For how long nobody has touched the claim, by the file server's clock.
+    """
+    if not record.readable:
+        return Recovery.SET_ASIDE if silent_for >= PRESUMED_AFTER else Recovery.LEAVE
+    if is_elsewhere(record.owner, here):
+        # A free lock proves nothing about a process that another kernel knows.
+        return Recovery.PRESUME if silent_for >= PRESUMED_AFTER else Recovery.LEAVE
+    match record.last:
+        case Event.CLAIM.value | Event.ATTEMPT.value | Event.NOT_STARTED.value:
+            if record.occurrence.kind is Kind.MANUAL and not record.claim.get("detached"):
+                # The person who typed it has gone: to run it later would be a surprise.
+                return Recovery.DROP_MANUAL
+            if record.attempts >= MOST_ATTEMPTS:
+                return Recovery.NEVER_STARTED
+            return Recovery.OWED_AGAIN
+        case Event.CANCELLING.value:
+            return Recovery.END_AND_CANCEL
+        case Event.STARTED.value | Event.RUN.value:
+            return Recovery.END_AND_INTERRUPT
+        case _:
+            return Recovery.LEAVE
+
+
+def owner_is_this_boot(owner: Owner | None, here: Here) -> bool:
+    """Return whether leftovers of *owner* may be looked for: only where its numbers mean them."""
+    return owner is not None and owner.boot is not None and owner.boot == here.boot

@@ -1,0 +1,227 @@
+"""Open claims whose owner is gone: what is left of them is ended, and they are settled (L10).
+
+Looked at on boot and every minute, in every process that makes claims. The lock decides who does
+it; what is done follows from the last line; nothing is ever run again because something is not
+known.
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from routines.agents.processes import Tree, end_tree
+from routines.domain.clock import Clock
+from routines.domain.outcome import Outcome, Reason
+from routines.domain.record import Event, Owner, Record
+from routines.domain.recovery import Recovery, decide, owner_is_this_boot
+from routines.engine import host
+from routines.engine.turns import after_turn, settle_calmly
+from routines.errors import StoreError
+from routines.store import files
+from routines.store.claims import Claim, ClaimStore, OpenEntry
+from routines.store.control import CancelStore
+from routines.store.sessions import Lease, SessionStore
+from routines.store.state import State
+
+log = logging.getLogger("routines")
+
+# What a turn left behind had its chance while it lived: a short word, then the end.
+_STOP_LEFTOVERS = ("TERM", "KILL")
+_STOP_INTERVAL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a look at the open claims came to.
+
+    Attributes:
+        settled: Records that were settled here.
+        owed_again: Claims that were never started and that this process now holds.
+    """
+
+    settled: list[Record]
+    owed_again: list[Claim]
+
+
+class Recoverer:
+    """Looks after the open claims of one state folder."""
+
+    def __init__(self, state: State, *, clock: Clock, owner: Owner) -> None:
+        self._state = state
+        self._clock = clock
+        self._owner = owner
+        self._claims = ClaimStore(state)
+        self._sessions = SessionStore(state)
+
+    def recover(self, *, keep_unstarted: bool = True) -> Recovered:
+        """Look at every open claim whose lock is free.
+
+        Args:
+            keep_unstarted: Whether claims that are owed again are held and returned; else they
+                are let go of, for whoever starts turns.
+        """
+        result = Recovered([], [])
+        entries = self._claims.open_entries()
+        server_now = self._server_now() if entries else None
+        for entry in entries:
+            try:
+                self._recover_one(entry, server_now, result, keep_unstarted=keep_unstarted)
+            except (StoreError, OSError) as error:
+                # One claim that can't be settled keeps no other from it; it is tried again.
+                log.error(  # noqa: TRY400 - the cause is in the message
+                    "recover-failed", extra={"entry": entry.name, "error": str(error)}
+                )
+        return result
+
+    def recover_path(self, claim_path: str) -> None:
+        """Look at the one claim of that name, since something waits for it."""
+        for entry in self._claims.open_entries():
+            if entry.claim_path == claim_path:
+                self._recover_one(
+                    entry, self._server_now(), Recovered([], []), keep_unstarted=False
+                )
+
+    def settle_lost(self, claim: Claim) -> Record:
+        """Settle a claim that we hold and whose turn process has ended without an outcome."""
+        record = claim.reread()
+        if record.end is not None:
+            return record
+        if record.started is None and record.last != Event.CANCELLING.value:
+            # It never began: it is owed again under the same claim, for whoever takes it up.
+            return record
+        recovery = decide(record, here=host.here(), silent_for=timedelta(0))
+        if recovery not in (Recovery.END_AND_CANCEL, Recovery.END_AND_INTERRUPT):
+            recovery = Recovery.END_AND_INTERRUPT
+        return self._end(claim, recovery)
+
+    def _recover_one(
+        self,
+        entry: OpenEntry,
+        server_now: datetime | None,
+        result: Recovered,
+        *,
+        keep_unstarted: bool,
+    ) -> None:
+        claim = self._claims.hold(entry)
+        if claim is None:
+            if server_now is not None and self._claims.sweep(entry, server_now=server_now):
+                log.info("draft-removed", extra={"entry": entry.name})
+            return
+        kept = False
+        try:
+            silent = self._silent_for(claim, server_now)
+            recovery = decide(claim.record, here=host.here(), silent_for=silent)
+            if recovery is Recovery.OWED_AGAIN and keep_unstarted:
+                kept = True
+                result.owed_again.append(claim)
+            elif recovery not in (Recovery.LEAVE, Recovery.OWED_AGAIN):
+                result.settled.append(self._end(claim, recovery))
+        finally:
+            if not kept:
+                claim.let_go()
+
+    def _end(self, claim: Claim, recovery: Recovery) -> Record:
+        record = claim.record
+        outcome, reason, detail = self._verdict(record, recovery)
+        if recovery is Recovery.SET_ASIDE:
+            files.copy_aside(claim.path)
+        if recovery in (Recovery.END_AND_CANCEL, Recovery.END_AND_INTERRUPT):
+            remain = self._end_leftovers(record)
+            if remain:
+                # The session stays busy: something of that turn still works in it.
+                raise StoreError(
+                    f"{record.ref}: processes {remain} of its turn can't be ended",
+                    hint="end them by hand; the claim is settled then",
+                )
+        settled = settle_calmly(
+            claim,
+            outcome,
+            reason,
+            detail,
+            clock=self._clock,
+            owner=self._owner,
+            by=self._who_cancelled(record),
+        )
+        self._clear_stamp(settled, presumed=recovery is Recovery.PRESUME)
+        CancelStore(self._state).clear(record.ref)
+        log.warning(
+            "interrupted" if outcome is Outcome.INTERRUPTED else "settled",
+            extra={"ref": record.ref, "outcome": outcome.value, "detail": detail},
+        )
+        return settled
+
+    def _verdict(self, record: Record, recovery: Recovery) -> tuple[Outcome, Reason | None, str]:
+        owner = record.owner
+        who = "its owner" if owner is None else f"{owner.user} (pid {owner.pid})"
+        match recovery:
+            case Recovery.END_AND_CANCEL:
+                line = record.newest(Event.CANCELLING) or {}
+                reason = Reason.PERSON if line.get("person", True) else Reason.TURN
+                return Outcome.CANCELLED, reason, "its owner died while it was being ended"
+            case Recovery.END_AND_INTERRUPT:
+                return Outcome.INTERRUPTED, Reason.OWNER_DIED, f"{who} died during the turn"
+            case Recovery.PRESUME:
+                return Outcome.INTERRUPTED, Reason.PRESUMED, f"no sign of {who} for 10 min"
+            case Recovery.NEVER_STARTED:
+                tries = record.attempts
+                return Outcome.FAILED, Reason.NOT_STARTED, f"{tries} attempts, none started"
+            case Recovery.DROP_MANUAL:
+                return Outcome.INTERRUPTED, Reason.OWNER_DIED, f"{who} died before it started"
+            case _:
+                return Outcome.INTERRUPTED, Reason.OWNER_UNKNOWN, "the claim can't be read"
+
+    def _who_cancelled(self, record: Record) -> str | None:
+        line = record.newest(Event.CANCELLING)
+        return None if line is None else str(line.get("by"))
+
+    def _end_leftovers(self, record: Record) -> list[int]:
+        if not owner_is_this_boot(record.owner, host.here()):
+            return []
+        tree = Tree(state=self._state.path, turn_key=self._state.key(record.ref))
+        return end_tree(tree, stop=_STOP_LEFTOVERS, clock=self._clock, interval=_STOP_INTERVAL_S)
+
+    def _clear_stamp(self, record: Record, *, presumed: bool) -> None:
+        """Bring the session's ledger up to a settled claim, unless somebody has the session."""
+        if record.session is None:
+            return
+        lease = self._sessions.take(record.session, clock=self._clock, own_claim=record.path)
+        if not isinstance(lease, Lease):
+            return
+        try:
+            if lease.ledger.claim == record.path:
+                ledger = after_turn(lease.ledger, record)
+                if presumed:
+                    # The other host may still be at work in that conversation.
+                    ledger = ledger.new_epoch(
+                        f"its turn {record.ref} was presumed dead on another host",
+                        agent=ledger.agent,
+                    )
+                lease.write(ledger)
+        finally:
+            lease.let_go()
+
+    def _silent_for(self, claim: Claim, server_now: datetime | None) -> timedelta:
+        if server_now is None:
+            return timedelta(0)
+        touched = datetime.fromtimestamp(os.fstat(claim.fd).st_mtime, UTC)
+        return max(server_now - touched, timedelta(0))
+
+    def _server_now(self) -> datetime | None:
+        """Return the present by the clock that sets modification times; None if it can't be had."""
+        probe = files.draft_name(self._state.at("open", "clock"))
+        try:
+            fd = files.open_new(probe)
+        except OSError:
+            return None
+        try:
+            return datetime.fromtimestamp(os.fstat(fd).st_mtime, UTC)
+        finally:
+            files.close(fd)
+            files.remove(probe)
+
+
+def unstarted(claims: list[Claim]) -> Iterator[Claim]:
+    """Yield claims in the order in which they fell due."""
+    yield from sorted(claims, key=lambda claim: claim.record.due_at)

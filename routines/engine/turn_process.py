@@ -1,0 +1,207 @@
+"""The process that owns one turn: claim and lease are handed to it, and it settles what it began.
+
+    python -m routines.engine.turn_process CLAIM_FD LEASE_FD PLACE_FD STATE CLAIM WORK
+
+It outlives the scheduler that started it: a crash, a kill -9 or an upgrade of that one loses no
+turn. For a command agent it imports neither asyncio nor the command line, since it lives as long
+as the agent does, beside every agent (PROMISES T1).
+"""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from types import FrameType
+
+from routines.agents import processes
+from routines.agents.base import Turn, TurnResult
+from routines.agents.command import HURRY, run_command
+from routines.domain.agent import AgentKind, AgentSpec
+from routines.domain.outcome import Reason
+from routines.engine import host
+from routines.engine.clock import SystemClock
+from routines.engine.turns import TurnSteps, Verdict, failed
+from routines.engine.work import Work, decode_work
+from routines.errors import InvalidFiles, StoreError
+from routines.store import files, locks
+from routines.store.claims import claim_of_fd
+from routines.store.sessions import SessionStore, transcript_path
+from routines.store.state import open_for_reading
+
+log = logging.getLogger("routines")
+
+# A cancel is seen within so long; a beat for other hosts is given every so often.
+_LOOK_EVERY = timedelta(seconds=1)
+_BEAT_EVERY = timedelta(seconds=15)
+
+
+class _Signals:
+    """What a scheduler that stops says: end your turn, and with a second one, at once."""
+
+    def __init__(self) -> None:
+        self.stops = 0
+        signal.signal(signal.SIGTERM, self._stop)
+        # The scheduler's terminal is none of ours; a ^C there reaches us as SIGTERM.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        self.stops += 1
+
+    def word(self) -> str | None:
+        """Return `stop`, `now`, or None."""
+        if self.stops == 0:
+            return None
+        return "stop" if self.stops == 1 else HURRY
+
+
+class _Watch:
+    """What the turn is asked while it runs: to stop, or whether anyone cancelled it."""
+
+    def __init__(self, steps: TurnSteps, signals: _Signals, clock: SystemClock) -> None:
+        self._steps = steps
+        self._signals = signals
+        self._clock = clock
+        self._looked = self._beat = float("-inf")
+
+    def __call__(self) -> str | None:
+        """Return the word that ends the turn, or None."""
+        word = self._signals.word()
+        if word is not None:
+            return word
+        if self._steps.cancelled_by is not None:
+            return "cancel"
+        now = self._clock.awake()
+        if now - self._beat >= _BEAT_EVERY.total_seconds():
+            self._beat = now
+            self._steps.claim.touch()
+        if now - self._looked < _LOOK_EVERY.total_seconds():
+            return None
+        self._looked = now
+        try:
+            return None if self._steps.take_up_cancel() is None else "cancel"
+        except StoreError as error:
+            # A disk that refuses must not end a turn that nobody could record as cancelled.
+            log.warning("cancel-not-read", extra={"error": error.message})
+            return None
+
+
+def run(steps: TurnSteps, work: Work, clock: SystemClock) -> None:
+    """Run one turn from its gate to its outcome."""
+    signals = _Signals()
+    base = dict(os.environ)
+    verdict = steps.gate(work, base)
+    if verdict is not None:
+        steps.settle(verdict)
+        return
+    if signals.stops:
+        # Not started, so it stays owed: the next scheduler takes it up.
+        return
+    begun = steps.begin(work)
+    if begun is None:
+        return
+    work, turn = begun
+    try:
+        result = _answer(steps, work, turn, base, clock, _Watch(steps, signals, clock))
+    except InvalidFiles as error:
+        result = failed(Reason.NOT_FOUND, error.message)
+    steps.finish(work, turn, result)
+
+
+def _answer(
+    steps: TurnSteps,
+    work: Work,
+    turn: Turn,
+    base: dict[str, str],
+    clock: SystemClock,
+    stop_requested: Callable[[], str | None],
+) -> TurnResult:
+    spec = work.agent
+    if spec is None:
+        raise AssertionError("an agent of the host program has no turn process")
+    env = steps.environment(work, turn, base)
+    match spec.kind:
+        case AgentKind.COMMAND:
+            return _command(steps, work, spec, turn, env, clock, stop_requested)
+        case AgentKind.PYTHON:
+            from routines.agents.python_agent import run_python
+
+            return run_python(
+                spec,
+                turn,
+                cwd=work.cwd,
+                clock=clock,
+                timeout=steps.left(work),
+                env=env,
+                stop_requested=stop_requested,
+            )
+        case AgentKind.ECHO:
+            from routines.agents.echo import run_echo
+
+            return run_echo(turn, transcript=transcript_path(steps.state, turn.session))
+
+
+def _command(
+    steps: TurnSteps,
+    work: Work,
+    spec: AgentSpec,
+    turn: Turn,
+    env: dict[str, str],
+    clock: SystemClock,
+    stop_requested: Callable[[], str | None],
+) -> TurnResult:
+    return run_command(
+        spec,
+        turn,
+        args=work.args,
+        model=work.model,
+        cwd=work.cwd,
+        env=env,
+        folder=steps.folder,
+        clock=clock,
+        timeout=steps.left(work),
+        stop_requested=stop_requested,
+        on_native_session=steps.learn_native_session,
+    )
+
+
+def main(argv: list[str]) -> int:
+    """Take over what was handed to this process, and run its turn."""
+    claim_fd, lease_fd, place_fd = (int(word) for word in argv[:3])
+    state_path, claim_path, work_path = argv[3:]
+    processes.become_subreaper()
+    for fd in (claim_fd, lease_fd, place_fd):
+        if fd >= 0:
+            locks.adopt(fd)
+    clock = SystemClock()
+    state = open_for_reading(state_path)
+    claim = claim_of_fd(state, claim_path, claim_fd)
+    if claim.record.end is not None or not claim.still_named():
+        return 0
+    data = files.read(work_path)
+    if data is None:
+        # Nothing was started: whoever handed it over sees an unstarted claim.
+        log.error("work-missing", extra={"path": work_path})
+        return 1
+    work = decode_work(data)
+    lease = SessionStore(state).adopt(str(claim.record.session), lease_fd)
+
+    def reread(old: Work) -> Work | Verdict:
+        from routines.config.workspace import find_root
+        from routines.engine.definitions import reread_from_files
+
+        root = find_root(explicit=old.root, environ={}, cwd=old.root)
+        return reread_from_files(root, old, claim.occurrence)
+
+    steps = TurnSteps(state, claim, lease, clock=clock, owner=host.owner(), reread=reread)
+    run(steps, work, clock)
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stderr.flush()
+    # A plain function that ignored its limit still sits in a thread: it must not keep us alive.
+    os._exit(code)

@@ -1,0 +1,467 @@
+"""The steps of one turn, in the order that its promises need, whoever runs the agent.
+
+    gate -> begin (checks, ledger, `started`) -> the agent -> finish (outcome, ledger)
+
+All of it blocks; an engine calls it off its loop, a turn process just calls it.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from routines.agents import environment
+from routines.agents.base import Reply, Turn, TurnResult, Usage
+from routines.agents.command import CannotStart, run_program
+from routines.agents.output import Capture, bounded
+from routines.domain.clock import Clock
+from routines.domain.ledger import Known, chooses_id, why_new_epoch
+from routines.domain.occurrence import Kind
+from routines.domain.outcome import Outcome, Reason, Warn, one_line
+from routines.domain.record import Event, Owner, Record
+from routines.engine.work import Work
+from routines.errors import InvalidFiles, StoreError
+from routines.store import files
+from routines.store.claims import Claim, ClaimStore
+from routines.store.control import Cancel, CancelStore
+from routines.store.cursors import CursorStore
+from routines.store.sessions import Lease, Ledger
+from routines.store.state import State
+
+log = logging.getLogger("routines")
+
+# The gate is asked before each turn: one that hangs must not hold the session for an hour.
+GATE_TIMEOUT = timedelta(seconds=60)
+# History shows the beginnings of prompt and reply; the whole is in the output folder.
+SHOWN = 200
+# Younger claims are the newest of their routine: they were made under its lock a moment ago.
+_MAY_BE_STALE_AFTER = timedelta(seconds=5)
+# How long between tries to write an outcome: the disk may be full for hours.
+_SETTLE_AGAIN_S = (0.1, 0.5, 2.0, 5.0, 15.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """That a turn is not to start, and what its claim is settled with."""
+
+    outcome: Outcome
+    reason: Reason | None
+    detail: str = ""
+    by: str | None = None
+
+
+class TurnSteps:
+    """One turn of a claimed occurrence, under its session's lease."""
+
+    def __init__(
+        self,
+        state: State,
+        claim: Claim,
+        lease: Lease,
+        *,
+        clock: Clock,
+        owner: Owner,
+        reread: Callable[[Work], "Work | Verdict"] | None = None,
+    ) -> None:
+        self.state = state
+        self.claim = claim
+        self.lease = lease
+        self.clock = clock
+        self.owner = owner
+        self._reread = reread
+        self._cancels = CancelStore(state)
+        self.cancelled_by: Cancel | None = None
+        self._began = clock.awake()
+
+    @property
+    def ref(self) -> str:
+        """The occurrence."""
+        return self.claim.record.ref
+
+    @property
+    def folder(self) -> str:
+        """Where the turn's output is kept."""
+        return self.state.at("output", self.claim.occurrence.place)
+
+    def left(self, work: Work) -> timedelta:
+        """Return what is left of the time limit, gates included."""
+        return work.timeout - timedelta(seconds=self.clock.awake() - self._began)
+
+    # Before -------------------------------------------------------------------------------------
+
+    def gate(self, work: Work, base_env: Mapping[str, str]) -> Verdict | None:
+        """Ask `only_if`; None if the turn may go on. It may be asked again after a crash (T6)."""
+        if work.only_if is None:
+            return None
+        err = Capture()
+        out = Capture()
+        try:
+            ended = run_program(
+                work.only_if,
+                stdin=None,
+                cwd=work.cwd,
+                env=self.environment(work, self._turn(work, self.lease.ledger), base_env),
+                out=out.feed,
+                err=err.feed,
+                clock=self.clock,
+                timeout=min(GATE_TIMEOUT, self.left(work)),
+            )
+        except (CannotStart, InvalidFiles) as error:
+            return Verdict(Outcome.FAILED, Reason.GATE, f"only_if: {_words_of(error)}")
+        finally:
+            out.close()
+            err.close()
+        said = out.last_line() or err.last_line()
+        if ended.code == 0 and ended.why is None:
+            return None
+        if ended.code == 1 and ended.why is None:
+            return Verdict(Outcome.SKIPPED, Reason.GATE, said)
+        how = (
+            "took longer than its limit"
+            if ended.why is not None
+            else f"ended with {f'exit {ended.code}' if ended.code is not None else 'a signal'}"
+        )
+        return Verdict(
+            Outcome.FAILED, Reason.GATE, f"only_if {how}" + (f": {said}" if said else "")
+        )
+
+    def begin(self, work: Work) -> tuple[Work, Turn] | None:
+        """Look at everything once more, write ledger and `started`; None if it is settled instead.
+
+        When this returns a turn, `started` is on the disk and the agent may be launched. When it
+        returns None nothing may be launched, and the claim has an outcome (PROMISES L9).
+
+        Raises:
+            StoreError: `started` could not be written: no agent.
+        """
+        record = self.claim.reread()
+        if record.end is not None or not self.claim.still_named():
+            return None
+        now = self.clock.now()
+        if work.is_edited() and self._reread is not None:
+            changed = self._reread(work)
+            if isinstance(changed, Verdict):
+                self.settle(changed)
+                return None
+            work = changed
+        verdict = self._why_not(work, record, now)
+        if verdict is not None:
+            self.settle(verdict)
+            return None
+        ledger = self._open_ledger(work, now)
+        turn = self._turn(work, ledger)
+        self._keep(self.folder, "prompt.md", work.prompt)
+        self.claim.append(
+            Event.STARTED,
+            at=now,
+            owner=self.owner.to_json(),
+            definition=work.digest,
+            session=ledger.session,
+            epoch=ledger.epoch,
+            turn=ledger.turns + 1,
+            native_session=turn.native_session,
+            agent=work.agent_name,
+            model=work.model,
+            cwd=work.cwd,
+            late_s=round(turn.late.total_seconds(), 3),
+            prompt=one_line(work.prompt, most=SHOWN),
+        )
+        return work, turn
+
+    def _why_not(self, work: Work, record: Record, now: datetime) -> Verdict | None:
+        cancel = self._cancels.pending(record.ref)
+        if cancel is not None and self._cancels.accept(cancel):
+            return cancelled(cancel, "before it started")
+        if record.occurrence.kind is not Kind.SLOT:
+            return None
+        late = now - record.due_at
+        if work.start_within is not None and late > work.start_within:
+            return Verdict(
+                Outcome.MISSED,
+                Reason.TOO_LATE,
+                f"start_within passed {late - work.start_within} ago",
+            )
+        claimed_at = record.claimed_at or now
+        if now - claimed_at > _MAY_BE_STALE_AFTER and self._is_stale(record, now):
+            return Verdict(Outcome.MISSED, Reason.STALE, "a newer slot was claimed or recorded")
+        return None
+
+    def _is_stale(self, record: Record, now: datetime) -> bool:
+        routine, slot = record.occurrence.owner, record.occurrence.instant
+        newest, _ = ClaimStore(self.state).newest_slot(routine, until=now)
+        given_up = CursorStore(self.state).newest_missed(routine, until=now)
+        return (newest is not None and newest > slot) or (
+            given_up is not None and given_up.last > slot
+        )
+
+    def _open_ledger(self, work: Work, now: datetime) -> Ledger:
+        """Bring the ledger up to this turn, with the stamp and the first launch written down."""
+        ledger = absorb_stamp(self.state, self.lease.ledger, own=self.claim.record.path)
+        reason = why_new_epoch(
+            Known(
+                agent=ledger.agent,
+                epoch=ledger.epoch,
+                native_session=ledger.native_session,
+                first_turn_begun=ledger.first_turn_begun is not None,
+                epoch_turns=ledger.epoch_turns,
+            ),
+            agent=work.agent_name,
+            spec=work.agent,
+            session_turns=work.session_turns,
+        )
+        if reason is not None:
+            ledger = ledger.new_epoch(reason, agent=work.agent_name)
+        ledger = ledger.with_(
+            agent=work.agent_name,
+            claim=self.claim.record.path,
+            first_turn_begun=ledger.first_turn_begun or now,
+        )
+        self.lease.write(ledger)
+        return ledger
+
+    def _turn(self, work: Work, ledger: Ledger) -> Turn:
+        record = self.claim.record
+        now = self.clock.now()
+        missed = record.claim.get("missed")
+        slotted = record.occurrence.kind is not Kind.MANUAL
+        return Turn(
+            key=self.state.key(record.ref),
+            session=ledger.session,
+            native_session=ledger.native_session,
+            session_uuid=ledger.uuid(self.state.workspace),
+            first=ledger.epoch_turns == 0 and ledger.native_session is None,
+            prompt=work.prompt,
+            routine=work.routine,
+            slot=record.occurrence.instant if slotted else None,
+            trigger=record.trigger,
+            late=max(now - record.due_at, timedelta(0)) if slotted else timedelta(0),
+            missed=int(missed.get("count") or 0) if isinstance(missed, dict) else 0,
+            deadline=now + self.left(work),
+        )
+
+    def environment(self, work: Work, turn: Turn, base: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of this turn's programs.
+
+        Raises:
+            InvalidFiles: `env_file` can't be used.
+        """
+        return environment.environment(
+            base,
+            turn,
+            root=work.root,
+            state=self.state.path,
+            env_file=work.env_file,
+            env=dict(work.env),
+            spec_env=() if work.agent is None else work.agent.env,
+        )
+
+    # Meanwhile ----------------------------------------------------------------------------------
+
+    def learn_native_session(self, native_session: str) -> None:
+        """Keep the id that the program says, at once: a killed turn can then be resumed."""
+        ledger = self.lease.ledger
+        if ledger.native_session != native_session:
+            try:
+                self.lease.write(ledger.with_(native_session=native_session, minted_by="program"))
+            except StoreError as error:
+                # The outcome carries it too; only a kill before that would lose it.
+                log.warning("ledger-not-written", extra={"ref": self.ref, "error": error.message})
+
+    def take_up_cancel(self) -> Cancel | None:
+        """Accept a pending cancel and note it, so that it can't be withdrawn; None if none is."""
+        cancel = self._cancels.pending(self.ref)
+        if cancel is None or not self._cancels.accept(cancel):
+            return None
+        self.cancelled_by = cancel
+        self.claim.append(Event.CANCELLING, at=self.clock.now(), by=cancel.by, person=cancel.person)
+        return cancel
+
+    # After --------------------------------------------------------------------------------------
+
+    def settle(self, verdict: Verdict) -> Record:
+        """Settle a turn that did not start."""
+        return self._settle(verdict.outcome, verdict.reason, verdict.detail, by=verdict.by)
+
+    def finish(self, work: Work, turn: Turn, result: TurnResult) -> Record:
+        """Write down how the turn ended, and bring the ledger up to it."""
+        reply, cut = bounded(result.reply.text)
+        if reply:
+            self._keep(self.folder, "reply.md", reply)
+        outcome, reason, detail = self._end_of(result)
+        if result.outcome is None or result.reason is Reason.NOT_FOUND:
+            self._note_not_started(result)
+        warnings = set(result.reply.warnings)
+        if cut:
+            warnings.add(Warn.TRUNCATED.value)
+        if not reply.strip():
+            warnings.add(Warn.EMPTY_REPLY.value)
+        usage = this_turn(result.reply.usage, self.lease.ledger)
+        return self._settle(
+            outcome,
+            reason,
+            detail,
+            by=None if self.cancelled_by is None else self.cancelled_by.by,
+            warnings=sorted(warnings) if outcome is Outcome.COMPLETED else [],
+            exit_code=result.exit_code,
+            signal=result.signal,
+            usage=usage,
+            totals={} if result.reply.usage is None else result.reply.usage.to_json(),
+            reply=one_line(reply, most=SHOWN),
+            native_session=result.reply.native_session or _own_id(work, turn),
+        )
+
+    def _end_of(self, result: TurnResult) -> tuple[Outcome, Reason | None, str]:
+        if result.outcome is None:
+            busy = result.reason is Reason.BUSY
+            if busy and self.claim.occurrence.kind is Kind.WAKE:
+                # Busy is never a failure of a wake-up (W4).
+                return Outcome.SKIPPED, Reason.BUSY, result.detail
+            said = "the agent's own session is busy" if busy else "the agent is not available"
+            detail = f"{said}: {result.detail}" if result.detail else said
+            return Outcome.FAILED, Reason.NOT_STARTED, detail
+        if self.cancelled_by is not None and result.outcome is Outcome.CANCELLED:
+            verdict = cancelled(self.cancelled_by, result.detail)
+            return verdict.outcome, verdict.reason, verdict.detail
+        return result.outcome, result.reason, result.detail
+
+    def _note_not_started(self, result: TurnResult) -> None:
+        reason = result.reason or Reason.NOT_STARTED
+        try:
+            self.claim.append(
+                Event.NOT_STARTED,
+                at=self.clock.now(),
+                reason=reason.value,
+                detail=one_line(result.detail),
+            )
+        except StoreError as error:
+            # The outcome says it too.
+            log.warning("not-started-not-written", extra={"ref": self.ref, "error": error.message})
+
+    def _settle(self, outcome: Outcome, reason: Reason | None, detail: str, **more: Any) -> Record:
+        started = self.claim.record.started_at
+        now = self.clock.now()
+        more["duration_s"] = None if started is None else round((now - started).total_seconds(), 3)
+        record = settle_calmly(
+            self.claim, outcome, reason, detail, clock=self.clock, owner=self.owner, **more
+        )
+        self._cancels.clear(self.ref)
+        try:
+            ledger = self.lease.ledger
+            if ledger.claim == record.path:
+                self.lease.write(after_turn(ledger, record))
+        except StoreError as error:
+            # The stamp names a settled claim: the next turn takes it from there.
+            log.warning("ledger-not-written", extra={"ref": self.ref, "error": error.message})
+        return record
+
+    def _keep(self, folder: str, name: str, text: str) -> None:
+        try:
+            files.add_folder(folder)
+            files.replace(
+                os.path.join(folder, name), text.encode("utf-8", "backslashreplace"), sync=False
+            )
+        except OSError as error:
+            # Output is for people; a turn does not fail for it. Its beginning is in the record.
+            log.warning(
+                "output-not-kept",
+                extra={"ref": self.ref, "error": files.fault(error, "write", folder).message},
+            )
+
+
+def settle_calmly(
+    claim: Claim,
+    outcome: Outcome,
+    reason: Reason | None,
+    detail: str = "",
+    *,
+    clock: Clock,
+    owner: Owner,
+    **more: Any,
+) -> Record:
+    """Settle *claim*; where the disk refuses, try again as long as this process lives (D4)."""
+    tries = 0
+    while True:
+        try:
+            return claim.settle(
+                outcome, reason, detail, at=clock.now(), settled_by=owner.user, **more
+            )
+        except StoreError as error:
+            pause = _SETTLE_AGAIN_S[min(tries, len(_SETTLE_AGAIN_S) - 1)]
+            tries += 1
+            log.error(  # noqa: TRY400 - the cause is in the message; the traceback would repeat it
+                "outcome-not-written", extra={"ref": claim.record.ref, "error": error.message}
+            )
+            clock.sleep(pause)
+
+
+def cancelled(cancel: Cancel, detail: str) -> Verdict:
+    """Return the end of a turn that a person or another turn cancelled."""
+    said = "; ".join(part for part in (cancel.reason, detail) if part)
+    reason = Reason.PERSON if cancel.person else Reason.TURN
+    return Verdict(Outcome.CANCELLED, reason, said, by=cancel.by)
+
+
+def absorb_stamp(state: State, ledger: Ledger, *, own: str) -> Ledger:
+    """Return *ledger* with what a settled claim still under its stamp adds to it.
+
+    Its owner may have died between the outcome and the ledger; without this the conversation's
+    first turn would look cut short, and the conversation would be lost.
+    """
+    if ledger.claim is None or ledger.claim == own:
+        return ledger
+    record = ClaimStore(state).read_path(ledger.claim)
+    if record is None or record.end is None:
+        return ledger.with_(claim=None)
+    return after_turn(ledger, record)
+
+
+def after_turn(ledger: Ledger, record: Record) -> Ledger:
+    """Return *ledger* after the turn that *record* tells of, its stamp cleared."""
+    ledger = ledger.with_(claim=None, held_by=None)
+    end = record.end
+    if end is None or record.started is None:
+        return ledger
+    totals = end.get("totals") or {}
+    finished = record.outcome is Outcome.COMPLETED
+    native = end.get("native_session") if finished else None
+    return ledger.with_(
+        turns=ledger.turns + 1,
+        epoch_turns=ledger.epoch_turns + (1 if finished or ledger.native_session else 0),
+        native_session=native or ledger.native_session,
+        usd_total=totals.get("usd_total", ledger.usd_total),
+        tokens_total=totals.get("tokens_total", ledger.tokens_total),
+        last_at=record.ended_at,
+    )
+
+
+def this_turn(usage: Usage | None, ledger: Ledger) -> dict[str, Any]:
+    """Return what the turn alone cost: running totals of the conversation become differences."""
+    if usage is None:
+        return {}
+    usd, tokens = usage.usd, usage.tokens
+    if usd is None and usage.usd_total is not None:
+        usd = round(max(usage.usd_total - (ledger.usd_total or 0.0), 0.0), 6)
+    if tokens is None and usage.tokens_total is not None:
+        tokens = max(usage.tokens_total - (ledger.tokens_total or 0), 0)
+    known = {"usd": usd, "tokens": tokens}
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def _own_id(work: Work, turn: Turn) -> str | None:
+    """Return the id of the conversation where we chose it ourselves."""
+    if work.agent is not None and chooses_id(work.agent):
+        return turn.native_session or turn.session_uuid
+    return turn.native_session
+
+
+def _words_of(error: Exception) -> str:
+    if isinstance(error, CannotStart):
+        return error.result.detail
+    return str(error)
+
+
+def failed(reason: Reason, detail: str) -> TurnResult:
+    """Return the result of a turn that failed for a reason of our own."""
+    return TurnResult(outcome=Outcome.FAILED, reason=reason, detail=detail, reply=Reply())
