@@ -115,7 +115,7 @@ def read(data: bytes, path: str) -> Document:
     if len(data) > largest:
         return Document(path, "", None, (_whole(path, f"larger than {largest // 2**20} MiB"),))
     try:
-        source = decode(data, path)
+        source = _without_separators(unix_lines(decode(data, path)), path)
     except _Refused as refused:
         return Document(path, "", None, (refused.problem,))
     builder = _Builder(path, source)
@@ -169,6 +169,28 @@ def decode(data: bytes, path: str) -> str:
     return text
 
 
+# Line breaks to YAML 1.1 and to nobody else: text would be folded or cut there in silence.
+_SEPARATORS = ("\x85", "\u2028", "\u2029")
+
+
+def _without_separators(source: str, path: str) -> str:
+    for sign in _SEPARATORS:
+        if sign in source:
+            raise _Refused(_stray(path, source, sign, "the line separator"))
+    return source
+
+
+def _stray(path: str, source: str, sign: str, what: str) -> Problem:
+    """Return the problem of a sign that YAML does not take as it is, with its place."""
+    at = source.find(sign)
+    code = ord(sign)
+    line = source.count("\n", 0, at) + 1
+    column = at - source.rfind("\n", 0, at)
+    message = f"{what} U+{code:04X} can't stand in YAML"
+    cure = f'remove it, or write "\\u{code:04x}" in double quotes'
+    return Problem(path, line, column, None, message, cure)
+
+
 def text_of(data: bytes, path: str) -> str | Problem:
     """Return the text of a file that is no YAML, line ends LF; or what is wrong with it."""
     try:
@@ -204,7 +226,10 @@ class _Builder:
             self.problems.append(_unprintable(self.path, self.source, error))
             return None
         except yaml.MarkedYAMLError as error:
-            self.problems.append(_explain(self.path, self.source, error))
+            problem = _explain(self.path, self.source, error)
+            # What was refused in a line is also why the parser stumbles over the rest of it.
+            if all(problem.line != other.line for other in self.problems):
+                self.problems.append(problem)
             return None
         return root
 
@@ -214,6 +239,8 @@ class _Builder:
             if isinstance(event, yaml.DocumentStartEvent):
                 if root is not None:
                     raise self._refuse(event, "a second document begins here", "keep one a file")
+                if event.version is not None or event.tags:
+                    raise self._refuse(event, *_DIRECTIVE)
                 root = self._tree(events)
         if isinstance(root, Mapping):
             return root
@@ -275,7 +302,8 @@ class _Builder:
     def _key(self, node: Node) -> Scalar | Unusable:
         if isinstance(node, Scalar | Unusable):
             return node
-        self._add(node.line, node.column, "a key must be a word", _quote_cure(self, node))
+        cure = in_quotes(self.source, node) or "put the text in quotes"
+        self._add(node.line, node.column, "a key must be a word", cure)
         return Unusable(node.line, node.column)
 
     def _put(self, mapping: Mapping, key: Scalar | Unusable, value: Node) -> None:
@@ -339,6 +367,8 @@ def _events(source: str, *, fast: bool) -> Iterator[Any]:
 
 # --- what is wrong, in words -----------------------------------------------------------------
 
+_DIRECTIVE = ("a line can't begin with '%' here", "remove the line")
+
 Place = tuple[int | None, int | None, str, str | None, str | None]
 
 # `  - key: value`, as far as a line goes.
@@ -346,13 +376,15 @@ _LINE = re.compile(
     r"""(?P<head>\s*(?:-\s+)*(?:(?P<key>[^\s:#'"\[\]{},&*!|>%@`][^:]*?)\s*:\s+)?)(?P<value>\S.*)"""
 )
 _INDICATORS = "*@&!%`"
+# What is shown is shorter; a longer line would only make the patterns slow.
+_LONGEST_LINE = 1000
 _COMMENT = re.compile(r"\s#.*$")
 _TIGHT = re.compile(r"(\s*[A-Za-z_]+):([^\s:/].*)")
 
 
 def _line(source: str, index: int) -> str:
     lines = source.split("\n", index + 1)
-    return lines[index].rstrip("\r") if index < len(lines) else ""
+    return lines[index][:_LONGEST_LINE] if index < len(lines) else ""
 
 
 def _bare(mark: Any, sign: str) -> Place:
@@ -390,14 +422,14 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _quote_cure(builder: _Builder, node: Node) -> str:
-    found = _LINE.match(_line(builder.source, node.line - 1))
-    if found and found["value"][0] in "{[":
-        return _quoted_line(found)
-    return "put the text in quotes"
+def in_quotes(source: str, node: Node) -> str | None:
+    """Return the line of a value in brackets, with quotes around it: it may be meant as text."""
+    found = _LINE.match(_line(source, node.line - 1))
+    return _quoted_line(found) if found and found["value"][0] in "{[" else None
 
 
 def _cut(text: str, most: int = 40) -> str:
+    text = text.replace("\t", "\\t")
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
@@ -408,17 +440,7 @@ def _shown(name: str) -> str:
 def _unprintable(path: str, source: str, error: yaml.reader.ReaderError) -> Problem:
     """Return the problem of a character that YAML does not allow, with its place."""
     code = error.character if isinstance(error.character, int) else ord(str(error.character)[:1])
-    at = source.find(chr(code))
-    line = source.count("\n", 0, at) + 1
-    column = at - source.rfind("\n", 0, at)
-    return Problem(
-        path,
-        line,
-        column,
-        None,
-        f"the control character U+{code:04X} can't stand in YAML",
-        f'remove it, or write "\\u{code:04x}" in double quotes',
-    )
+    return _stray(path, source, chr(code), "the control character")
 
 
 def _explain(path: str, source: str, error: yaml.MarkedYAMLError) -> Problem:
@@ -438,8 +460,12 @@ def _diagnosis(source: str, error: yaml.MarkedYAMLError) -> Place:
     if "\t" in indent and mark.column <= len(indent):
         cure = "indent with spaces"
         return mark.line + 1, indent.index("\t") + 1, "a tab: YAML indents with spaces", cure, None
+    if line.startswith("%"):
+        return mark.line + 1, 1, *_DIRECTIVE, None
+    if "document start" in said:
+        return mark.line + 1, 1, "a second document begins here", "keep one a file", None
     if "quoted scalar" in said and "end of stream" in said:
-        return _unclosed(source, context, "quote")
+        return _unclosed_quote(source, context)
     if "flow" in said:
         return _flow(source, context)
     if "escape" in said:
@@ -453,24 +479,35 @@ def _diagnosis(source: str, error: yaml.MarkedYAMLError) -> Place:
     )
 
 
-def _unclosed(source: str, mark: Any, what: str) -> Place:
+def _unclosed_quote(source: str, mark: Any) -> Place:
     found = _LINE.match(_line(source, mark.line))
     key = found["key"] if found else None
-    message = f"the {what} that opens here is never closed"
+    message = "the quote that opens here is never closed"
     return mark.line + 1, mark.column + 1, message, None, key
 
 
 def _flow(source: str, mark: Any) -> Place:
-    line = _line(source, mark.line)
-    found = _LINE.match(line)
-    place = _begins_inside(line, mark.line)
+    """Return what is wrong within brackets: where they open is what a person looks for."""
+    line, column = _opening(source, mark)
+    text = _line(source, line)
+    place = _begins_inside(text, line)
     if place is not None:
         return place
-    sign = line[mark.column : mark.column + 1]
+    found = _LINE.match(text)
+    sign = text[column : column + 1]
     if found and found["key"] in _PROSE:
         message = f"{_prefix(found)}a text can't begin with {sign!r} here: put it in quotes"
-        return mark.line + 1, mark.column + 1, message, _quoted_line(found), found["key"]
-    return _unclosed(source, mark, "list" if sign == "[" else "mapping")
+        return line + 1, column + 1, message, _quoted_line(found), found["key"]
+    what = "list" if sign == "[" else "mapping"
+    key = found["key"] if found else None
+    return line + 1, column + 1, f"the {what} that opens here is never closed", None, key
+
+
+def _opening(source: str, mark: Any) -> tuple[int, int]:
+    """Return line and column, from 0, of the last bracket at or before *mark*."""
+    before = source[: mark.index + 1]
+    at = max(before.rfind("["), before.rfind("{"), 0)
+    return before.count("\n", 0, at), at - (before.rfind("\n", 0, at) + 1)
 
 
 # Keys whose value is a sentence: a bracket at its beginning is text, not a list.
@@ -519,7 +556,7 @@ def _of_layout(source: str, mark: Any, said: str) -> Place | None:
     above = source.split("\n")[: mark.line]
     while above and not above[-1].strip():
         above.pop()
-    before = above[-1].rstrip("\r") if above else ""
+    before = above[-1] if above else ""
     line = _line(source, mark.line)
     deeper = len(line) - len(line.lstrip()) > len(before) - len(before.lstrip())
     tight = _TIGHT.match(before)
@@ -531,7 +568,7 @@ def _of_layout(source: str, mark: Any, said: str) -> Place | None:
     if "mapping values" in said and deeper:
         message = "this line is indented more than the key above it"
         return mark.line + 1, mark.column + 1, message, "begin both in the same column", None
-    if "key" in said or "block end" in said:
+    if "key" in said or "block end" in said or "indicator" in said:
         message = "this line fits neither the keys nor the text above it"
         cure = "begin keys in one column; indent a text under `|` evenly"
         return mark.line + 1, mark.column + 1, message, cure, None

@@ -14,7 +14,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Protocol
 
-from routines.config.reader import Document, Mapping, Node, Scalar, Unusable, quoted
+from routines.config.reader import Document, Mapping, Node, Scalar, Unusable, in_quotes, quoted
 from routines.config.reader import Sequence as List
 from routines.domain.durations import format_span, parse_span
 from routines.errors import InvalidSpan, Problem, RoutinesError
@@ -108,7 +108,8 @@ class Text:
             return None
         text = self._text(node)
         if not isinstance(node, Scalar) or text is None:
-            report.refuse(node, key, f"expected {self.expected}")
+            cure = None if isinstance(node, Scalar) else in_quotes(report.document.source, node)
+            report.refuse(node, key, f"expected {self.expected}", cure)
             return None
         if "\0" in text:
             report.refuse(node, key, "a NUL character can't be handed to a program")
