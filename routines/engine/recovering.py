@@ -17,7 +17,7 @@ from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, Owner, Record
 from routines.domain.recovery import Recovery, decide, owner_is_this_boot
 from routines.engine import host
-from routines.engine.turns import after_turn, settle_calmly
+from routines.engine.turns import after_turn
 from routines.errors import StoreError
 from routines.store import files
 from routines.store.claims import Claim, ClaimStore, OpenEntry
@@ -135,13 +135,12 @@ class Recoverer:
                     f"{record.ref}: processes {remain} of its turn can't be ended",
                     hint="end them by hand; the claim is settled then",
                 )
-        settled = settle_calmly(
-            claim,
+        settled = claim.settle(
             outcome,
             reason,
             detail,
-            clock=self._clock,
-            owner=self._owner,
+            at=self._clock.now(),
+            settled_by=self._owner.user,
             by=self._who_cancelled(record),
         )
         self._clear_stamp(settled, presumed=recovery is Recovery.PRESUME)

@@ -13,11 +13,10 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from routines.domain.names import day_name, format_instant, safe_name
 from routines.domain.occurrence import (
@@ -33,15 +32,10 @@ from routines.errors import NotDurable, StoreError
 from routines.store import files, locks
 from routines.store.state import State
 
-# Syncs wait for the disk, not for a core: the journal groups what arrives together.
-_SYNC_THREADS = 16
 # Two claims of one slot can't both be drafts for longer than a slow disk takes.
 ABANDONED_AFTER = timedelta(minutes=1)
 # What file systems without hard links answer (exFAT, some shares and FUSE mounts; EMLINK: full).
 _NO_LINKS = frozenset([errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK])
-
-
-_Key = TypeVar("_Key", bound=Hashable)
 
 
 class Claim:
@@ -556,7 +550,7 @@ def _fail_not_durable(claim: Claim, fault: StoreError, *, at: datetime) -> None:
 
 def _sync_all(fds: dict[int, int], folders: Sequence[str]) -> dict[int, OSError]:
     """Sync files, and folders that all of them need; return what failed by index."""
-    failures = _in_parallel({index: (files.calls.fsync, fd) for index, fd in fds.items()})
+    failures = files.in_parallel({index: (files.calls.fsync, fd) for index, fd in fds.items()})
     try:
         files.sync_folders(folders)
     except OSError as error:
@@ -566,27 +560,8 @@ def _sync_all(fds: dict[int, int], folders: Sequence[str]) -> dict[int, OSError]
 
 def _sync_folders(folders: dict[int, str]) -> dict[int, OSError]:
     """Sync each folder once; return what failed, by the index of everyone who needed it."""
-    failed = _in_parallel({path: (files.sync_folder, path) for path in set(folders.values())})
+    failed = files.in_parallel({path: (files.sync_folder, path) for path in set(folders.values())})
     return {index: failed[path] for index, path in folders.items() if path in failed}
-
-
-def _in_parallel(work: Mapping[_Key, tuple[Callable[[Any], None], Any]]) -> dict[_Key, OSError]:
-    """Do each piece of work, several at a time if there are several; return what failed."""
-    failures: dict[_Key, OSError] = {}
-
-    def do(key: _Key) -> None:
-        function, argument = work[key]
-        try:
-            function(argument)
-        except OSError as error:
-            failures[key] = error
-
-    if len(work) == 1:
-        do(next(iter(work)))
-    elif work:
-        with ThreadPoolExecutor(min(_SYNC_THREADS, len(work))) as pool:
-            list(pool.map(do, work))
-    return failures
 
 
 def claim_of_fd(state: State, claim_path: str, fd: int) -> Claim:

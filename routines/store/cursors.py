@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -166,18 +166,37 @@ class CursorStore:
         except OSError as error:
             raise files.fault(error, "write", path) from error
 
-    def routines(self) -> list[str]:
-        """Return the routines that were ever seen, by the names in their cursors."""
-        found = []
+    def write_new(self, cursors: Sequence[Cursor]) -> list[Cursor]:
+        """Keep the cursors of routines that were never seen, with two rounds of syncs in all.
+
+        Returns:
+            Those that were written; one that another process wrote first is left as it is.
+
+        Raises:
+            NotDurable: They could not be written.
+        """
+        folder = self._state.at("cursors")
+        paths = {
+            cursor.routine: os.path.join(folder, f"{safe_name(cursor.routine)}.json")
+            for cursor in cursors
+        }
+        try:
+            if cursors:
+                files.make_folder(folder)
+            created = files.create_many([(paths[c.routine], c.encode()) for c in cursors])
+        except OSError as error:
+            raise files.fault(error, "write", folder) from error
+        return [cursor for cursor in cursors if paths[cursor.routine] in created]
+
+    def all(self) -> Iterator[Cursor]:
+        """Yield the cursors of all routines that were ever seen; not what can't be read."""
         folder = self._state.at("cursors")
         for name in files.names(folder):
-            if not name.endswith(".json"):
-                continue
-            data = files.read(os.path.join(folder, name))
-            cursor = None if data is None else _decode_cursor(data)
-            if cursor is not None:
-                found.append(cursor.routine)
-        return found
+            if name.endswith(".json"):
+                data = files.read(os.path.join(folder, name))
+                cursor = None if data is None else _decode_cursor(data)
+                if cursor is not None:
+                    yield cursor
 
     # Counted records ------------------------------------------------------------------------
 

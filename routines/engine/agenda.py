@@ -1,0 +1,97 @@
+"""When to look at which routine: all that an engine keeps in memory, and all of it can be lost."""
+
+import heapq
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from routines.domain.routine import Routine
+
+# A routine that could not be looked at (a lock, a full disk) is looked at again this much later.
+_AGAIN = timedelta(seconds=1)
+_AGAIN_AT_MOST = timedelta(seconds=60)
+
+
+class Agenda:
+    """The next slot of each armed routine, and those that want another look.
+
+    Finding out that nothing is due costs one comparison, whatever the number of routines.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[datetime, str, int]] = []
+        self._version: dict[str, int] = {}
+        self._waiting: dict[str, datetime] = {}
+        self._faults: dict[str, int] = {}
+        self._seen: dict[str, datetime] = {}
+
+    def rebuild(self, routines: Mapping[str, Routine], now: datetime) -> None:
+        """Forget everything and look at every routine at once: after an edit, or a clock step."""
+        self._heap.clear()
+        self._version.clear()
+        self._waiting = dict.fromkeys(routines, now)
+
+    def arm(self, routine: Routine, now: datetime) -> None:
+        """Set the next slot of *routine* after *now*; what waited for it waits no more."""
+        self.forget(routine.name)
+        if routine.schedule is None or not routine.enabled:
+            return
+        following = routine.schedule.next_after(now)
+        if following is not None:
+            version = self._version[routine.name]
+            heapq.heappush(self._heap, (following, routine.name, version))
+
+    def forget(self, name: str) -> None:
+        """Take a routine off the agenda."""
+        self._version[name] = self._version.get(name, 0) + 1
+        self._waiting.pop(name, None)
+        self._faults.pop(name, None)
+
+    def wait(self, name: str, now: datetime) -> None:
+        """Look at a routine again soon: something stands in its way."""
+        self._waiting[name] = now + _AGAIN
+
+    def fault(self, name: str, now: datetime) -> None:
+        """Look at a routine again later and later: the store refuses it."""
+        faults = self._faults[name] = self._faults.get(name, 0) + 1
+        self._waiting[name] = now + min(_AGAIN * 2 ** min(faults, 6), _AGAIN_AT_MOST)
+
+    def hurry(self) -> None:
+        """Look at everything that waits at the next pass: a turn has ended, a place is free."""
+        self._waiting = {
+            name: datetime.min.replace(tzinfo=at.tzinfo) if name not in self._faults else at
+            for name, at in self._waiting.items()
+        }
+
+    def due(self, now: datetime) -> list[str]:
+        """Return the routines to look at, oldest slot first, and note which slots were seen."""
+        names: dict[str, None] = {}
+        while self._heap and self._heap[0][0] <= now:
+            slot, name, version = heapq.heappop(self._heap)
+            if self._version.get(name) == version:
+                self._seen[name] = slot
+                names[name] = None
+                self._waiting.setdefault(name, now)
+        waiting = sorted((at, name) for name, at in self._waiting.items() if at <= now)
+        names.update((name, None) for _, name in waiting)
+        return sorted(names, key=lambda name: (self._seen.get(name, now), name))
+
+    def saw(self, name: str, slot: datetime) -> bool:
+        """Return whether this engine was there when *slot* fell due, so that it only waits."""
+        seen = self._seen.get(name)
+        return seen is not None and seen >= slot
+
+    def next_look(self) -> datetime | None:
+        """Return the next instant at which something has to be looked at; None if none is known."""
+        while self._heap and self._version.get(self._heap[0][1]) != self._heap[0][2]:
+            heapq.heappop(self._heap)
+        instants: Iterable[datetime] = [
+            *(at for at, _, _ in self._heap[:1]),
+            *self._waiting.values(),
+        ]
+        return min(instants, default=None)
+
+    def next_slot(self) -> datetime | None:
+        """Return the next slot of any armed routine."""
+        while self._heap and self._version.get(self._heap[0][1]) != self._heap[0][2]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None

@@ -1,0 +1,197 @@
+"""Cursors kept up to what the files say: new, edited, disabled, broken, gone and back (L1, L16)."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from routines.domain import schedule as schedules
+from routines.domain.outcome import Reason
+from routines.domain.routine import Routine, schedule_key
+from routines.domain.schedule import Schedule
+from routines.engine.definitions import Definitions
+from routines.errors import InvalidSchedule, StoreBusy, StoreError
+from routines.store.claims import ClaimStore
+from routines.store.cursors import Cursor, CursorStore, Missed, Standing
+from routines.store.state import State
+
+log = logging.getLogger("routines")
+
+_WHY = {
+    Standing.DISABLED: Reason.DISABLED,
+    Standing.NOT_ARMED: Reason.NOT_ARMED,
+    Standing.ABSENT: Reason.NOT_ARMED,
+    Standing.ARMED: Reason.NO_SCHEDULER,
+}
+
+
+class Arming:
+    """Keeps the cursors of one state folder up to the definitions."""
+
+    def __init__(self, state: State, *, by: str) -> None:
+        self._cursors = CursorStore(state)
+        self._claims = ClaimStore(state)
+        self._by = by
+        self._known: dict[str, Cursor] = {}
+
+    def arm(self, definitions: Definitions, now: datetime) -> list[str]:
+        """Bring every cursor up to date; return the routines that could not be looked at."""
+        wanted = {
+            routine.name: Standing.ARMED if routine.enabled else Standing.DISABLED
+            for routine in definitions.routines.values()
+        }
+        wanted |= dict.fromkeys(definitions.broken, Standing.NOT_ARMED)
+        gone = {name for name in self._names() if name not in wanted}
+        wanted |= dict.fromkeys(gone, Standing.ABSENT)
+        self._first_seen(definitions, wanted, now)
+        failed = []
+        for name, standing in wanted.items():
+            try:
+                self._bring_up(name, definitions.routines.get(name), standing, now)
+            except StoreBusy:
+                failed.append(name)
+            except StoreError as error:
+                failed.append(name)
+                log.error(  # noqa: TRY400 - the cause is in the message
+                    "cursor-not-written", extra={"routine": name, "error": error.message}
+                )
+        return failed
+
+    def _names(self) -> Iterable[str]:
+        if not self._known:
+            self._known = {cursor.routine: cursor for cursor in self._cursors.all()}
+        return self._known
+
+    def _first_seen(
+        self, definitions: Definitions, wanted: dict[str, Standing], now: datetime
+    ) -> None:
+        """Write the cursors of routines that were never seen, all with three rounds of syncs."""
+        new = [
+            Cursor(
+                routine=routine.name,
+                first_seen_at=now,
+                since=now,
+                schedule=schedule_key(routine),
+                standing=wanted[routine.name],
+                standing_at=now,
+                by=self._by,
+            )
+            for routine in definitions.routines.values()
+            if routine.name not in self._known
+        ]
+        try:
+            written = self._cursors.write_new(new)
+        except StoreError as error:
+            log.error(  # noqa: TRY400 - the cause is in the message; each is tried on its own next
+                "cursor-not-written", extra={"error": error.message}
+            )
+            return
+        self._known |= {cursor.routine: cursor for cursor in written}
+
+    def _bring_up(
+        self, name: str, routine: Routine | None, standing: Standing, now: datetime
+    ) -> None:
+        known = self._known.get(name)
+        key = None if routine is None else schedule_key(routine)
+        same = known is not None and known.standing is standing
+        if same and (standing is not Standing.ARMED or (known and known.schedule == key)):
+            return
+        if known is None and routine is None:
+            # Broken from the first: it owes nothing until it is armed.
+            return
+        with self._cursors.section(name, patience=0.0):
+            cursor = self._cursors.read(name)
+            if cursor is None:
+                since = self.since_claims(name, now)
+                cursor = Cursor(
+                    routine=name,
+                    first_seen_at=now,
+                    since=since,
+                    schedule=key,
+                    standing=standing,
+                    standing_at=now,
+                    by=self._by,
+                )
+                self._cursors.write(cursor)
+            elif cursor.standing is not standing or (
+                standing is Standing.ARMED and cursor.schedule != key
+            ):
+                cursor = self._move(cursor, routine, standing, now)
+            self._known[name] = cursor
+
+    def since_claims(self, name: str, now: datetime) -> datetime:
+        """Return where a routine without a readable cursor begins: its newest claim, or now."""
+        newest, _ = self._claims.newest_slot(name, until=now)
+        return newest or now
+
+    def _move(
+        self, cursor: Cursor, routine: Routine | None, standing: Standing, now: datetime
+    ) -> Cursor:
+        """Write down another standing or schedule; what lies between is one counted record."""
+        was_armed = cursor.standing is Standing.ARMED
+        if standing is Standing.ARMED:
+            # Back again, or edited: what the old schedule named until now was not run.
+            self.give_up_until(cursor, now, _WHY[cursor.standing])
+            cursor = cursor.with_(
+                since=now, schedule=None if routine is None else schedule_key(routine)
+            )
+        log.info(
+            "routine-changed",
+            extra={"routine": cursor.routine, "was": cursor.standing.value, "is": standing.value},
+        )
+        moved = cursor.with_(
+            standing=standing,
+            standing_at=now if standing is not cursor.standing else cursor.standing_at,
+            by=self._by,
+        )
+        if was_armed and standing is not Standing.ARMED:
+            # What was owed before has its own reason: nobody was there, not "disabled".
+            self.give_up_until(cursor, now, Reason.NO_SCHEDULER)
+        self._cursors.write(moved)
+        return moved
+
+    def give_up_until(self, cursor: Cursor, now: datetime, reason: Reason) -> Missed | None:
+        """Record the slots of the cursor's schedule that are owed until *now*; None if none are."""
+        schedule = schedule_of(cursor)
+        last = None if schedule is None else schedule.newest_at_or_before(now)
+        if last is None:
+            return None
+        newest, _ = self._claims.newest_slot(cursor.routine, until=now)
+        given_up = self._cursors.newest_missed(cursor.routine, until=now)
+        bases = [cursor.since, newest, None if given_up is None else given_up.last]
+        base = max(at for at in bases if at is not None)
+        if last <= base:
+            return None
+        return self._cursors.give_up(
+            Missed(
+                routine=cursor.routine,
+                after=base,
+                last=last,
+                reason=reason,
+                schedule=cursor.schedule,
+                at=now,
+                by=self._by,
+            )
+        )
+
+
+def schedule_of(cursor: Cursor) -> Schedule | None:
+    """Return the schedule that a cursor was seen with; None if there is none to be read."""
+    if cursor.schedule is None:
+        return None
+    try:
+        return schedules.from_spec(cursor.schedule)
+    except (InvalidSchedule, KeyError, TypeError, ValueError):
+        return None
+
+
+def counted(missed: Missed) -> Missed:
+    """Return *missed* with its first slot and its count worked out."""
+    if missed.count is not None or missed.schedule is None:
+        return missed
+    schedule = schedules.from_spec(missed.schedule)
+    return replace(
+        missed,
+        first=schedule.next_after(missed.after),
+        count=schedules.count_between(schedule, missed.after, missed.last),
+    )
