@@ -1,0 +1,40 @@
+"""What every test stands on: a home that is not the real one, a clock that moves when told."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from routines.store.state import State, open_for_writing
+from tests.builders import BOOT, FakeClock
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _away_from_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the real home, its configuration and its state out of reach of every test."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [*os.environ]:
+            if name.startswith(("ROUTINES_", "XDG_")):
+                patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        for name in ("CONFIG", "STATE", "DATA", "CACHE"):
+            patch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
+        patch.setenv("XDG_RUNTIME_DIR", str(home / "runtime"))
+        yield
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def state_path(tmp_path: Path) -> str:
+    return str(tmp_path / ".routines")
+
+
+@pytest.fixture
+def state(state_path: str) -> State:
+    return open_for_writing(state_path, boot=BOOT)
