@@ -1,0 +1,243 @@
+"""References: NAME, NAME@WHEN, a wake-up's id, or the full id, to what they mean."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from routines.domain.names import day_name, format_instant, instant_name, safe_name
+from routines.domain.occurrence import Kind, Occurrence, parse_ref
+from routines.domain.record import Record
+from routines.domain.when import parse_when
+from routines.domain.zones import shown
+from routines.errors import RoutinesError, UnknownOccurrence, UnknownRoutine
+from routines.operations.context import Context
+from routines.store import files
+from routines.store.claims import ClaimStore
+from routines.store.cursors import CursorStore, Missed
+from routines.store.state import State
+
+_WAKEUP_ID = re.compile(r"w-[a-z0-9]{4,40}", re.ASCII)
+_BARE_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|today|yesterday", re.ASCII)
+_WORKSPACE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/", re.ASCII)
+# What is due by the second is filed under that second; a run by hand may be asked for within it.
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A routine and an instant that a reference names.
+
+    Attributes:
+        routine: The routine.
+        at: The instant; None for its newest.
+        whole_day: Whether only a day was named: then anything within it is meant.
+    """
+
+    routine: str
+    at: datetime | None
+    whole_day: bool = False
+
+
+def known_routines(context: Context) -> list[str]:
+    """Return the names of routines that have a file, or ever had one and left a trace."""
+    known = set(context.workspace.names)
+    state = context.state_or_none
+    if state is not None:
+        known.update(cursor.routine for cursor in CursorStore(state).all())
+    return sorted(known)
+
+
+def check_known(context: Context, routine: str) -> str:
+    """Return *routine* if there is or was one of that name.
+
+    Raises:
+        UnknownRoutine: There never was; the error names the near one.
+    """
+    if routine in context.workspace.names:
+        return routine
+    state = context.state_or_none
+    if state is not None and os.path.isdir(state.at("claims", safe_name(routine))):
+        return routine
+    known = known_routines(context)
+    if routine not in known:
+        raise UnknownRoutine(routine, known)
+    return routine
+
+
+def parse_named(context: Context, text: str) -> Named:
+    """Return the routine and instant of `NAME` or `NAME@WHEN`; WHEN is read in its zone."""
+    name, at, when = text.partition("@")
+    check_known(context, name)
+    if not at:
+        return Named(name, None)
+    return named_at(context, name, when)
+
+
+def named_at(context: Context, routine: str, when: str) -> Named:
+    """Return *routine* and the instant that *when* names in its zone, the past first."""
+    zone = context.zone_of(routine)
+    instant = parse_when(when, zone=zone, now=context.clock.now(), past=True)
+    return Named(routine, instant, whole_day=bool(_BARE_DAY.fullmatch(when.strip().lower())))
+
+
+def next_day(context: Context, named: Named) -> datetime:
+    """Return the end of the day that *named* names, in the zone of its routine."""
+    zone = context.zone_of(named.routine)
+    at = named.at or context.clock.now()
+    day = shown(at, zone) + timedelta(days=1)
+    return day.replace(tzinfo=zone).astimezone(UTC)
+
+
+def find(context: Context, ref: str) -> Record | Missed:
+    """Return what *ref* means.
+
+    Raises:
+        UnknownRoutine, UnknownOccurrence: There is nothing under that name.
+        StateMissing: Nothing was ever recorded here.
+    """
+    text = _WORKSPACE.sub("", ref.strip(), count=1)
+    state = context.state
+    found = _by_full_id(state, text)
+    if found is not None:
+        return found
+    if _WAKEUP_ID.fullmatch(text):
+        return _newest_firing(state, text)
+    if text.startswith(("manual:", "wake:", "job:")):
+        raise UnknownOccurrence(
+            f"nothing is recorded under {text!r}", hint="`routines history` names what is"
+        )
+    return _of_routine(context, state, parse_named(context, text))
+
+
+def _by_full_id(state: State, text: str) -> Record | Missed | None:
+    occurrence = parse_ref(text)
+    if occurrence is None:
+        return None
+    if occurrence.kind is Kind.SLOT:
+        return ClaimStore(state).read(occurrence) or covering(
+            state, occurrence.owner, occurrence.instant
+        )
+    for owner in _owners(state, occurrence.kind):
+        path = _path_under(owner, occurrence)
+        if os.path.exists(state.at(path)):
+            return ClaimStore(state).read_path(path)
+    return None
+
+
+def _owners(state: State, kind: Kind) -> Iterator[str]:
+    for folder in ClaimStore(state).owners():
+        if folder.startswith("wake/") == (kind is Kind.WAKE):
+            yield folder
+
+
+def _path_under(folder: str, occurrence: Occurrence) -> str:
+    prefix = "manual-" if occurrence.kind is Kind.MANUAL else ""
+    stem = f"{instant_name(occurrence.instant)}.{prefix}{safe_name(occurrence.id)}"
+    return f"claims/{folder}/{day_name(occurrence.instant)}/{stem}.jsonl"
+
+
+def _newest_firing(state: State, wakeup_id: str) -> Record:
+    claims = ClaimStore(state)
+    folders = list(_owners(state, Kind.WAKE))
+    for path in claims.walk(folders):
+        if path.endswith(f".{wakeup_id}.jsonl"):
+            record = claims.read_path(path)
+            if record is not None:
+                return record
+    raise UnknownOccurrence(
+        f"the wake-up {wakeup_id!r} has not fired",
+        hint=f"`routines wakeups show {wakeup_id}` shows it while it is pending",
+    )
+
+
+def _of_routine(context: Context, state: State, named: Named) -> Record | Missed:
+    if named.at is None:
+        return newest(state, named.routine, until=context.clock.now() + _SECOND)
+    if named.whole_day:
+        end = next_day(context, named)
+        return newest(state, named.routine, since=named.at, until=end - _SECOND)
+    occurrence = Occurrence(Kind.SLOT, named.routine, named.at.replace(microsecond=0))
+    claims = ClaimStore(state)
+    record = claims.read(occurrence) or _within_minute(state, named)
+    found = record or covering(state, named.routine, named.at)
+    if found is None:
+        raise _nothing_at(context, state, named)
+    return found
+
+
+def _within_minute(state: State, named: Named) -> Record | None:
+    """Return what was run by hand in the minute that was named: `16:12` means 16:12:37 too."""
+    if named.at is None or named.at.second:
+        return None
+    claims = ClaimStore(state)
+    until = named.at + timedelta(seconds=59)
+    paths = claims.walk([safe_name(named.routine)], since=named.at, until=until)
+    path = next(paths, None)
+    return None if path is None else claims.read_path(path)
+
+
+def newest(
+    state: State, routine: str, *, since: datetime | None = None, until: datetime
+) -> Record | Missed:
+    """Return the newest thing that is recorded of *routine*.
+
+    Raises:
+        UnknownOccurrence: There is nothing.
+    """
+    claims = ClaimStore(state)
+    path = next(claims.walk([safe_name(routine)], since=since, until=until), None)
+    record = None if path is None else claims.read_path(path)
+    missed = next(CursorStore(state).missed(routine, since=since, until=until), None)
+    if missed is not None and (record is None or missed.last > record.occurrence.instant):
+        return missed
+    if record is not None:
+        return record
+    raise _nothing_of(routine, since)
+
+
+def _nothing_of(routine: str, since: datetime | None) -> UnknownOccurrence:
+    when = "yet" if since is None else f"on {day_name(since)}"
+    return UnknownOccurrence(
+        f"nothing is recorded of {routine} {when}",
+        hint=f"`routines explain {routine}` says why",
+    )
+
+
+def covering(state: State, routine: str, slot: datetime) -> Missed | None:
+    """Return the counted record that *slot* lies in, or None."""
+    best = None
+    for missed in CursorStore(state).missed(routine):
+        if missed.last < slot:
+            break
+        # A record's own instant is when it was written; it counts what lies in its range.
+        if missed.after < slot <= missed.last:
+            best = missed
+    return best
+
+
+def _nothing_at(context: Context, state: State, named: Named) -> RoutinesError:
+    at = named.at or context.clock.now()
+    claims = ClaimStore(state)
+    folder = [safe_name(named.routine)]
+    before = next(claims.walk(folder, until=at), None)
+    near = None if before is None else claims.read_path(before)
+    hint = f"`routines explain {named.routine} {format_instant(at)}` says why"
+    if near is not None:
+        hint = f"the one before it is {near.ref}; {hint}"
+    return UnknownOccurrence(
+        f"nothing is recorded of {named.routine} at {format_instant(at)}", hint=hint
+    )
+
+
+def routine_of_session(context: Context, text: str) -> str:
+    """Return the session that *text* names: a routine's name stands for its stable session."""
+    if text in context.workspace.routines:
+        return context.workspace.routines[text].session_for("")
+    return text
+
+
+def has_output(state: State, place: str) -> bool:
+    """Return whether a turn left files under `output/`."""
+    return bool(files.names(state.at("output", *place.split("/"))))

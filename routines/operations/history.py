@@ -1,0 +1,323 @@
+"""What happened: `history`, newest first, from the names of files, opening only what is shown."""
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
+from operator import itemgetter
+
+from routines.domain.names import day_name, instant_name, safe_name
+from routines.domain.outcome import Outcome, State
+from routines.domain.record import Record
+from routines.errors import UsageError
+from routines.operations.context import Context
+from routines.operations.entries import Entry, from_missed, from_record, owed_entry
+from routines.operations.finding import check_known, find, known_routines
+from routines.operations.life import Schedulers, schedulers, state_word
+from routines.operations.pending import Due, due_slots, open_claims
+from routines.store import files
+from routines.store.claims import ClaimStore
+from routines.store.cursors import CursorStore, Missed
+from routines.store.state import State as StateFolder
+
+# Without a name: what happened since yesterday at this time.
+USUAL_SPAN = timedelta(hours=24)
+USUAL_COUNT = 20
+# A filter that matches little is not to read 200,000 files: so many are opened at the most.
+MOST_OPENED = 20_000
+_POLL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What is asked for.
+
+    Attributes:
+        routine: Its name, or None for all.
+        count: How many at most; None for all.
+        outcome: Only this one; a state like `running` too.
+        since: Not before this instant.
+        problems: Only what `Entry.is_problem` says.
+        session: Only turns of this session.
+        before: Only what is older than this occurrence.
+    """
+
+    routine: str | None = None
+    count: int | None = USUAL_COUNT
+    outcome: str | None = None
+    since: datetime | None = None
+    problems: bool = False
+    session: str | None = None
+    before: str | None = None
+
+    def matches(self, entry: Entry) -> bool:
+        """Return whether *entry* is asked for."""
+        if self.outcome is not None and self.outcome not in (entry.outcome, entry.state):
+            return False
+        if self.session is not None and entry.session != self.session:
+            return False
+        return entry.is_problem if self.problems else True
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The rows, and what they are part of.
+
+    Attributes:
+        routine: Whose, or None for all.
+        entries: Newest first; what is due now and unclaimed stands first.
+        total: How many are recorded in all.
+        counts: How many of the rows ended in each outcome; slots of a counted record one by one.
+        unsettled: How many rows have no outcome.
+        open_in_all: How many occurrences of the routine have no outcome, shown or not.
+        cut: Whether the search gave up before all was looked at.
+    """
+
+    routine: str | None
+    entries: tuple[Entry, ...]
+    total: int
+    counts: dict[str, int]
+    unsettled: int
+    open_in_all: int
+    cut: bool = False
+
+
+WORDS = frozenset([*(o.value for o in Outcome), *(s.value for s in State), "unknown"])
+
+
+def history(context: Context, query: Query) -> History:
+    """Return what happened.
+
+    Raises:
+        UnknownRoutine: There never was a routine of that name.
+        UsageError: No outcome and no state has that name.
+    """
+    if query.outcome is not None and query.outcome not in WORDS:
+        raise UsageError(
+            f"no outcome is called {query.outcome!r}",
+            hint="one of " + ", ".join(outcome.value for outcome in Outcome),
+        )
+    if query.routine is not None:
+        check_known(context, query.routine)
+    now = context.clock.now()
+    if query.routine is None and query.since is None and query.before is None:
+        query = replace(query, since=now - USUAL_SPAN)
+    state = context.state_or_none
+    if state is None:
+        return History(query.routine, (), 0, {}, 0, 0)
+    until = None if query.before is None else _instant_of(context, query.before)
+    rows = _Rows(context, state, query, until=until)
+    entries = tuple(islice(rows, query.count))
+    return History(
+        routine=query.routine,
+        entries=entries,
+        total=count_records(state, _folders(context, state, query), since=query.since),
+        counts=_count(entries),
+        unsettled=sum(entry.outcome is None for entry in entries),
+        open_in_all=len(ClaimStore(state).open_entries(routine=query.routine)),
+        cut=rows.cut,
+    )
+
+
+def _instant_of(context: Context, ref: str) -> datetime:
+    found = find(context, ref)
+    return found.last if isinstance(found, Missed) else found.occurrence.instant
+
+
+def _count(entries: tuple[Entry, ...]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for entry in entries:
+        if entry.outcome is not None:
+            found[entry.outcome] += (
+                int((entry.missed or {}).get("count") or 1)
+                if (entry.outcome == Outcome.MISSED.value)
+                else 1
+            )
+    return dict(found)
+
+
+def _folders(context: Context, state: StateFolder, query: Query) -> list[str]:
+    """Return the folders of claims that the query can be about."""
+    owners = ClaimStore(state).owners()
+    if query.routine is not None:
+        stable = f"routine:{query.routine}"
+        routine = context.workspace.routines.get(query.routine)
+        sessions = {stable, stable if routine is None else routine.session_for("")}
+        wakes = {f"wake/{safe_name(session)}" for session in sessions}
+        wanted = {safe_name(query.routine), *wakes}
+        return [folder for folder in owners if folder in wanted]
+    return owners
+
+
+class _Rows:
+    """The rows of a query, newest first, made one by one as they are asked for."""
+
+    def __init__(
+        self, context: Context, state: StateFolder, query: Query, *, until: datetime | None
+    ) -> None:
+        self.context = context
+        self.state = state
+        self.query = query
+        self.until = until
+        self.claims = ClaimStore(state)
+        self.cut = False
+
+    def __iter__(self) -> Iterator[Entry]:
+        if self.until is None:
+            yield from filter(self.query.matches, self._computed())
+        for opened, (_key, make) in enumerate(self._recorded()):
+            if opened >= MOST_OPENED:
+                self.cut = True
+                return
+            entry = make()
+            if entry is not None and self.query.matches(entry):
+                yield entry
+
+    def _computed(self) -> Iterator[Entry]:
+        context, query = self.context, self.query
+        routines = context.workspace.routines
+        wanted = [r for name, r in routines.items() if query.routine in (None, name)]
+        now = context.clock.now()
+        alive = schedulers(self.state, now=now)
+        running = sum(one.standing == State.RUNNING.value for one in open_claims(self.state))
+        settings = context.workspace.settings
+        due = due_slots(
+            self.state,
+            wanted,
+            now=now,
+            alive=alive,
+            running=running,
+            concurrency=settings.concurrency,
+        )
+        for one in sorted(due.values(), key=lambda one: one.slot, reverse=True):
+            routine = routines[one.routine]
+            yield owed_entry(
+                one.routine,
+                one.slot,
+                tz=routine.zone,
+                state=one.state,
+                detail=due_words(one, alive, concurrency=settings.concurrency),
+                session=routine.session_for(""),
+            )
+
+    def _recorded(self) -> Iterator["_Maker"]:
+        """Yield how to make each row, newest first, opening no file."""
+        query, until = self.query, self.until
+        folders = _folders(self.context, self.state, query)
+        claims: Iterator[_Maker] = (
+            (name_key(path), partial(self._claim, path))
+            for path in self.claims.walk(folders, since=query.since, until=until)
+        )
+        routines = [query.routine] if query.routine else known_routines(self.context)
+        missed: list[Iterator[_Maker]] = [
+            ((instant_name(one.last), partial(from_missed, one)) for one in self._missed(routine))
+            for routine in routines
+        ]
+        merged: Iterator[_Maker] = heapq.merge(claims, *missed, key=itemgetter(0), reverse=True)
+        for maker in merged:
+            if until is None or maker[0] < instant_name(until):
+                yield maker
+
+    def _missed(self, routine: str) -> Iterator[Missed]:
+        store = CursorStore(self.state)
+        return store.missed(routine, since=self.query.since, until=self.until)
+
+    def _claim(self, path: str) -> Entry | None:
+        record = self.claims.read_path(path)
+        if record is None:
+            return None
+        return from_record(record, state=self.state, standing=state_word(self.claims, record))
+
+
+# How to make a row, and the instant that it sorts by as text.
+_Maker = tuple[str, Callable[[], Entry | None]]
+
+
+def name_key(path: str) -> str:
+    """Return the instant that a claim's file name begins with; it sorts as instants do."""
+    return path.rpartition("/")[2].partition(".")[0]
+
+
+def count_records(state: StateFolder, folders: list[str], *, since: datetime | None = None) -> int:
+    """Return how many claims and counted records there are, by their names."""
+    total = 0
+    for base, ending in (("claims", ".jsonl"), ("missed", ".json")):
+        for folder in folders:
+            total += _count_names(state.at(base, *folder.split("/")), ending, since)
+    return total
+
+
+def _count_names(folder: str, ending: str, since: datetime | None) -> int:
+    first = "" if since is None else day_name(since)
+    least = "" if since is None else instant_name(since)
+    total = 0
+    for day in files.names(folder):
+        if day < first:
+            continue
+        names = files.names(f"{folder}/{day}")
+        total += sum(name.endswith(ending) and name >= least for name in names)
+    return total
+
+
+def due_words(due: Due, alive: Schedulers, *, concurrency: int) -> str:
+    """Return what a slot that is due and unclaimed waits for, in words."""
+    if due.place is not None:
+        index, length = due.place
+        return f"{ordinal(index)} of {length} in line (concurrency {concurrency})"
+    if due.why:
+        return due.why
+    if alive.alive:
+        return "about to start" if due.count else "about to be recorded as missed"
+    if due.too_late:
+        return "too late: start_within has passed, the next start records it as missed"
+    if due.count == 0:
+        return "catch_up is none: the next start records it as missed"
+    more = "" if due.owed.previous is None else "; older ones are recorded as missed"
+    return f"no scheduler: the next start runs it{more if due.count == 1 else ''}"
+
+
+def ordinal(number: int) -> str:
+    """Return `1st`, `2nd`, `3rd`, `4th`, `11th`."""
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return str(number) + {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+
+
+def follow(context: Context, query: Query) -> Iterator[Entry]:
+    """Yield what is recorded from now on: each occurrence as its turn starts and as it ends.
+
+    Never returns by itself; it looks once a second.
+    """
+    seen = {entry.id: _mark(entry) for entry in history(context, query).entries}
+    while True:
+        context.clock.sleep(_POLL_S)
+        fresh = [
+            entry for entry in history(context, query).entries if seen.get(entry.id) != _mark(entry)
+        ]
+        for entry in reversed(fresh):
+            seen[entry.id] = _mark(entry)
+            yield entry
+
+
+def _mark(entry: Entry) -> tuple[str, str | None]:
+    return entry.state, entry.outcome
+
+
+def entry_of(context: Context, ref: str) -> Entry:
+    """Return the row of one occurrence.
+
+    Raises:
+        UnknownOccurrence: There is none.
+    """
+    return as_entry(context, find(context, ref))
+
+
+def as_entry(context: Context, found: Record | Missed) -> Entry:
+    """Return the row of a record."""
+    if isinstance(found, Missed):
+        return from_missed(found)
+    state = context.state
+    return from_record(found, state=state, standing=state_word(ClaimStore(state), found))

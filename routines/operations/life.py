@@ -1,0 +1,115 @@
+"""Who lives: schedulers, and the owners of claims that have no outcome yet.
+
+Asked, never taken: no lock is touched that another could meet (PROMISES L19).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from routines.agents.processes import is_alive
+from routines.domain.record import Event, Owner, Record
+from routines.store.claims import ClaimStore
+from routines.store.control import BEAT_EVERY, Scheduler, SchedulerStore
+from routines.store.state import State
+
+# Where locks and processes can't be asked about, four beats without a sign are a death.
+_SILENT = 4 * BEAT_EVERY
+# States of a claim that nobody owns: they wait on the disk for whoever finds them due.
+_OWNERLESS = frozenset([Event.BUFFERED.value, Event.RETRY.value, Event.PARKED.value])
+_TAKEN_UP_LATER = frozenset([Event.CLAIM.value, Event.ATTEMPT.value, Event.NOT_STARTED.value])
+
+
+@dataclass(frozen=True, slots=True)
+class Schedulers:
+    """Who schedules on a state folder.
+
+    Attributes:
+        live: Those known to be alive, the longest first.
+        last: The newest one that is gone; None if there never was one.
+        last_at: When it ended or last gave a sign of life.
+        last_why: How it ended, in words; empty if that is not known.
+    """
+
+    live: tuple[Scheduler, ...] = ()
+    last: Scheduler | None = None
+    last_at: datetime | None = None
+    last_why: str = ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether anything fires here at the moment."""
+        return bool(self.live)
+
+
+def schedulers(state: State | None, *, now: datetime) -> Schedulers:
+    """Return who is alive and who was there last."""
+    if state is None:
+        return Schedulers()
+    store = SchedulerStore(state)
+    live: list[Scheduler] = []
+    dead: list[Scheduler] = []
+    for found, locked in store.live():
+        (live if _lives(found, locked, now) else dead).append(found)
+    live.sort(key=lambda scheduler: scheduler.started_at)
+    past = next(store.past(), None)
+    killed = max(dead, key=lambda scheduler: scheduler.beat_at, default=None)
+    if killed is not None and (past is None or killed.beat_at > _end_of(past)):
+        pid = killed.owner.get("pid", "?")
+        return Schedulers(tuple(live), killed, killed.beat_at, f"pid {pid} was killed")
+    if past is not None:
+        return Schedulers(tuple(live), past, _end_of(past), past.why)
+    return Schedulers(tuple(live))
+
+
+def _end_of(scheduler: Scheduler) -> datetime:
+    return scheduler.ended_at or scheduler.beat_at
+
+
+def _lives(scheduler: Scheduler, locked: bool | None, now: datetime) -> bool:
+    if locked:
+        return True
+    alive = is_alive(scheduler.owner)
+    if alive is None or locked is None:
+        # Another host, or no way to ask: only the heartbeat speaks.
+        return alive is not False and now - scheduler.beat_at < _SILENT
+    return False
+
+
+def owner_lives(claims: ClaimStore, record: Record) -> bool | None:
+    """Return whether an open claim has a live owner; None if that can't be told from here."""
+    if claims.is_held(record):
+        return True
+    return None if record.owner is None else is_alive(record.owner.to_json())
+
+
+def state_word(claims: ClaimStore, record: Record) -> str:
+    """Return where a record stands: a word of O4, `settled`, or `unknown`.
+
+    `unknown` stands for "can't tell from here": its owner is on another host or in a container.
+    """
+    if record.end is not None:
+        return "settled"
+    if record.last in _OWNERLESS:
+        return record.written_state.value
+    if record.claim.get("detached") and record.last == Event.CLAIM.value:
+        return record.written_state.value
+    lives = owner_lives(claims, record)
+    if lives:
+        return record.written_state.value
+    if lives is None:
+        # A claim that was let go of before it started is nobody's, whatever made it.
+        return "claimed" if record.owner is None and record.last in _TAKEN_UP_LATER else "unknown"
+    return "lost"
+
+
+def describe(owner: Owner | None, *, here: str) -> str:
+    """Return an owner for a person: `ana (pid 4121)`, with the host if it is another one."""
+    if owner is None:
+        return "an unknown process"
+    user, _, host = owner.user.partition("@")
+    return f"{user if host == here else owner.user} (pid {owner.pid})"
+
+
+def age(now: datetime, instant: datetime) -> timedelta:
+    """Return how long ago *instant* was, never less than nothing: clocks are set back."""
+    return max(now - instant, timedelta(0))

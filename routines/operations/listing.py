@@ -1,0 +1,391 @@
+"""`list`: every routine, where it stands, what comes next and what was last."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+from routines.domain.names import format_instant, instant_name, safe_name
+from routines.domain.outcome import Outcome, State
+from routines.domain.routine import Routine
+from routines.domain.schedule import has_ended
+from routines.errors import Problem
+from routines.operations.agents_found import agents_found
+from routines.operations.alarms import Alarms, pending_alarms
+from routines.operations.context import Context
+from routines.operations.entries import Entry, from_missed, from_record
+from routines.operations.history import due_words, name_key
+from routines.operations.life import Schedulers, age, schedulers, state_word
+from routines.operations.pending import Due, Open, due_slots, is_paused, open_claims
+from routines.store.claims import ClaimStore
+from routines.store.cursors import CursorStore
+from routines.store.sessions import SessionStore
+from routines.store.state import State as StateFolder
+
+WEEK = timedelta(days=7)
+# Opened for the newest outcome and a run of failures; further back than a person counts.
+_LOOK_BACK = 50
+# Over all routines: what `7 DAYS` may open, so that `list` answers within a second.
+_WEEK_BUDGET = 6000
+_LEAST_A_ROUTINE = 100
+# Several entries agree that the newest one is no accident.
+_BAD = frozenset([Outcome.FAILED, Outcome.TIMED_OUT, Outcome.INTERRUPTED])
+_SAYS_NOTHING = frozenset([Outcome.SKIPPED, Outcome.CANCELLED, Outcome.SUPERSEDED, Outcome.MISSED])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One routine.
+
+    Attributes:
+        name: Its name.
+        state: A word: armed, running, waiting, owed, failing, paused, broken, ...
+        count: The number beside the state (`failing 3`, `owed 1`), or None.
+        since: Since when it is in that state, where that is shown.
+        schedule: Its schedule as text; None without one, and where the file is broken.
+        tz: Its zone.
+        next: The next slot; None if there is none or it is held back.
+        due: Whether a slot is due now.
+        last: The newest thing that ended, or None.
+        note: What a slot that is due waits for; stands in the place of the last one.
+        ok, bad: How many of the last seven days completed, and were problems; None if not asked.
+        partial: Whether only the newest of those days were counted.
+        turns: Finished turns of its session; None for a fresh one.
+        fresh: Whether each slot has a session of its own.
+        problem: What a person has to do about it, or None.
+    """
+
+    name: str
+    state: str
+    count: int | None = None
+    since: datetime | None = None
+    schedule: str | None = None
+    tz: str = "UTC"
+    next: datetime | None = None
+    due: bool = False
+    last: Entry | None = None
+    note: str = ""
+    ok: int | None = None
+    bad: int | None = None
+    partial: bool = False
+    turns: int | None = None
+    fresh: bool = False
+    problem: "Trouble | None" = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `list --json` shows it."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "count": self.count,
+            "since": _instant(self.since),
+            "schedule": self.schedule,
+            "tz": self.tz,
+            "next": _instant(self.next),
+            "due": self.due,
+            "note": self.note,
+            "last": None if self.last is None else self.last.to_json(),
+            "completed_7d": self.ok,
+            "problems_7d": self.bad,
+            "turns": self.turns,
+            "problem": None if self.problem is None else self.problem.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a routine needs a person.
+
+    Attributes:
+        kind: `broken`, `no agent`, `failing`, `lost`, `parked`, `warned`.
+        text: In words.
+        file: What is wrong with a file, for `broken`.
+        since: Since when, for `failing`.
+        armed: Whether it goes on in its last good version, for `broken`.
+    """
+
+    kind: str
+    text: str
+    file: Problem | None = None
+    since: datetime | None = None
+    armed: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `list --json` shows it."""
+        place = None if self.file is None else self.file.place()
+        return {"kind": self.kind, "text": self.text, "place": place, "since": _instant(self.since)}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What `list` answers.
+
+    Attributes:
+        root: The workspace folder.
+        now: The present that everything was compared with.
+        schedulers: Who is alive, who was.
+        rows: One for each routine, sorted by name.
+        alarms: What wake-ups are pending.
+        settings_problems: Why routines.yaml can't be used.
+        zone_note: Whether no zone is set while the machine has one of its own.
+    """
+
+    root: str
+    now: datetime
+    schedulers: Schedulers
+    rows: tuple[Row, ...]
+    alarms: Alarms
+    settings_problems: tuple[Problem, ...] = ()
+    zone_note: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `list --json` shows it."""
+        return {
+            "root": self.root,
+            "now": _instant(self.now),
+            "schedulers": [one.to_json() for one in self.schedulers.live],
+            "no_scheduler_since": None
+            if self.schedulers.alive
+            else _instant(self.schedulers.last_at),
+            "routines": [row.to_json() for row in self.rows],
+            "wakeups": {
+                "pending": self.alarms.count,
+                "sessions": self.alarms.sessions,
+                "next": _instant(self.alarms.next_at),
+            },
+            "problems": [problem.place() for problem in self.settings_problems],
+        }
+
+
+def _instant(value: datetime | None) -> str | None:
+    return None if value is None else format_instant(value)
+
+
+def list_routines(context: Context, *, week: bool, tags: Iterable[str] = ()) -> Listing:
+    """Return every routine and where it stands.
+
+    Args:
+        context: Where and when.
+        week: Whether to count the outcomes of the last seven days, which opens their records.
+        tags: Only routines that have one of these; none for all.
+    """
+    return _Lister(context, week=week, tags=frozenset(tags)).listing()
+
+
+class _Lister:
+    """Gathers once what all rows need."""
+
+    def __init__(self, context: Context, *, week: bool, tags: frozenset[str]) -> None:
+        self.context = context
+        self.week = week
+        self.now = context.clock.now()
+        self.workspace = context.workspace
+        self.state = context.state_or_none
+        self.alive = schedulers(self.state, now=self.now)
+        self.open = open_claims(self.state)
+        wanted = [name for name in self.workspace.names if not tags or tags & set(self._tags(name))]
+        self.names = tuple(wanted)
+        self.due = self._due()
+        self.no_agent = self._without_agent()
+        self.share = max(_WEEK_BUDGET // max(len(wanted), 1), _LEAST_A_ROUTINE)
+
+    def _tags(self, name: str) -> tuple[str, ...]:
+        routine = self.workspace.routines.get(name)
+        return () if routine is None else routine.tags
+
+    def _due(self) -> dict[str, Due]:
+        return due_slots(
+            self.state,
+            self.workspace.routines.values(),
+            now=self.now,
+            alive=self.alive,
+            running=sum(one.standing == State.RUNNING.value for one in self.open),
+            concurrency=self.workspace.settings.concurrency,
+        )
+
+    def _without_agent(self) -> dict[str, str]:
+        found = agents_found(
+            self.workspace.settings, self.workspace.routines, path=search_path(self.context)
+        )
+        return {name: one.problem for one in found if one.problem for name in one.used_by}
+
+    def listing(self) -> Listing:
+        from routines.operations.zone_note import zone_note
+
+        return Listing(
+            root=self.workspace.root.path,
+            now=self.now,
+            schedulers=self.alive,
+            rows=tuple(self._row(name) for name in self.names),
+            alarms=pending_alarms(self.state),
+            settings_problems=self.workspace.settings_problems,
+            zone_note=zone_note(self.context),
+        )
+
+    def _row(self, name: str) -> Row:
+        routine = self.workspace.routines.get(name)
+        past = _Past(self.state, name, self.now)
+        mine = [one for one in self.open if one.record.routine == name]
+        state, count, since = self._stands(name, routine, past, mine)
+        held = state in ("broken", "paused", "disabled", "over", "by name", "no agent")
+        due = self.due.get(name)
+        ok, bad, part = past.week(self.share) if self.week else (None, None, False)
+        return Row(
+            name=name,
+            state=state,
+            count=count,
+            since=since,
+            schedule=None if routine is None else _schedule_text(routine),
+            tz=self.workspace.settings.tz if routine is None else routine.zone,
+            next=None if held else _next(routine, self.now),
+            due=due is not None and not held,
+            last=past.last,
+            note="" if due is None or held else self._note(due),
+            ok=ok,
+            bad=bad,
+            partial=part,
+            turns=self._turns(name, routine),
+            fresh=routine is not None and routine.session == "fresh",
+            problem=self._problem(name, past, mine),
+        )
+
+    def _note(self, due: Due) -> str:
+        return due_words(due, self.alive, concurrency=self.workspace.settings.concurrency)
+
+    def _turns(self, name: str, routine: Routine | None) -> int | None:
+        if self.state is None or (routine is not None and routine.session == "fresh"):
+            return None
+        session = f"routine:{name}" if routine is None else routine.session_for("")
+        ledger = SessionStore(self.state).peek(session)
+        return None if ledger is None else ledger.turns
+
+    def _stands(
+        self, name: str, routine: Routine | None, past: "_Past", mine: "list[Open]"
+    ) -> tuple[str, int | None, datetime | None]:
+        """Return the word of its state, the number beside it, and since when."""
+        for word in ("running", "lost", "unknown", "parked", "retrying", "buffered", "claimed"):
+            found = [one for one in mine if one.standing == word]
+            if found:
+                record = found[0].record
+                return word, None, record.started_at or record.claimed_at
+        if routine is None:
+            armed = any(name in one.armed for one in self.alive.live)
+            return ("stale edit" if armed else "broken"), None, None
+        if is_paused(self.state, name, now=self.now):
+            return "paused", None, None
+        if not routine.enabled:
+            return "disabled", None, None
+        if name in self.no_agent:
+            return "no agent", None, None
+        due = self.due.get(name)
+        if due is not None:
+            count = due.count if due.state is State.OWED else None
+            return due.state.value, count or None, due.slot
+        if past.failing:
+            return "failing", past.failing, past.failing_since
+        if routine.schedule is None:
+            return "by name", None, None
+        return ("over" if has_ended(routine.schedule, self.now) else "armed"), None, None
+
+    def _problem(self, name: str, past: "_Past", mine: "list[Open]") -> Trouble | None:
+        if name in self.workspace.broken:
+            problems = self.workspace.broken[name]
+            armed = any(name in one.armed for one in self.alive.live)
+            text = problems[0].message if problems else "routines.yaml can't be used"
+            return Trouble("broken", text, problems[0] if problems else None, armed=armed)
+        for one in mine:
+            if one.standing in ("lost", "parked"):
+                return Trouble(one.standing, f"{one.record.ref} is {one.standing}")
+        if name in self.no_agent:
+            return Trouble("no agent", self.no_agent[name])
+        if past.failing:
+            return Trouble("failing", f"{past.failing} in a row", since=past.failing_since)
+        if past.last is not None and past.last.warnings:
+            return Trouble("warned", ", ".join(past.last.warnings))
+        return None
+
+
+def search_path(context: Context) -> str:
+    """Return the PATH that programs are found on: our own."""
+    return context.environ.get("PATH", os.defpath)
+
+
+def _schedule_text(routine: Routine) -> str | None:
+    return None if routine.schedule is None else routine.schedule.text()
+
+
+def _next(routine: Routine | None, now: datetime) -> datetime | None:
+    if routine is None or routine.schedule is None:
+        return None
+    return routine.schedule.next_after(now)
+
+
+class _Past:
+    """What has ended of one routine, newest first; read as far as it is asked for."""
+
+    def __init__(self, state: StateFolder | None, routine: str, now: datetime) -> None:
+        self.state = state
+        self.routine = routine
+        self.now = now
+        recent = list(islice(self._ended(), 1))
+        self.last = recent[0] if recent else None
+        self.failing, self.failing_since = self._failures()
+
+    def _failures(self) -> tuple[int, datetime | None]:
+        """Return how many of the newest ended badly one after the other, and since when."""
+        count, since = 0, None
+        for entry in islice(self._ended(), _LOOK_BACK):
+            outcome = Outcome(entry.outcome or "")
+            if outcome in _BAD:
+                count, since = count + 1, entry.instant
+            elif outcome not in _SAYS_NOTHING:
+                break
+        return count, since
+
+    def week(self, most: int) -> tuple[int | None, int | None, bool]:
+        """Return how many of seven days completed, how many are problems, and if more exist."""
+        ok = bad = seen = 0
+        for entry in self._ended(since=self.now - WEEK):
+            if seen == most:
+                return ok, bad, True
+            seen += 1
+            ok += entry.outcome == Outcome.COMPLETED.value
+            bad += entry.needs_a_person
+        return (ok, bad, False) if seen else (None, None, False)
+
+    def _ended(self, since: datetime | None = None) -> Iterator[Entry]:
+        if self.state is None:
+            return
+        claims, cursors = ClaimStore(self.state), CursorStore(self.state)
+        until = self.now
+        makers: list[Iterator[tuple[str, Callable[[], Entry | None]]]] = [
+            (
+                (name_key(path), partial(self._claim, claims, path))
+                for path in claims.walk([safe_name(self.routine)], since=since, until=until)
+            ),
+            (
+                (instant_name(one.last), partial(from_missed, one))
+                for one in cursors.missed(self.routine, since=since, until=until)
+            ),
+        ]
+        for _key, make in merge(*makers, key=itemgetter(0), reverse=True):
+            entry = make()
+            if entry is not None and entry.outcome is not None:
+                yield entry
+
+    def _claim(self, claims: ClaimStore, path: str) -> Entry | None:
+        record = claims.read_path(path)
+        if record is None or self.state is None:
+            return None
+        return from_record(record, state=self.state, standing=state_word(claims, record))
+
+
+def silent_since(listing: Listing) -> timedelta | None:
+    """Return for how long nothing has scheduled here, or None if something does or never did."""
+    at = listing.schedulers.last_at
+    return None if listing.schedulers.alive or at is None else age(listing.now, at)

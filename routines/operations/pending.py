@@ -1,0 +1,181 @@
+"""What is due now and has no outcome: open claims, and slots that nobody has claimed.
+
+Worked out from the files and written nowhere: `waiting` and `owed` are computed states (O4).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from routines.domain.due import ON_TIME, Owed, find_owed
+from routines.domain.outcome import State
+from routines.domain.record import Record
+from routines.domain.routine import CatchUpPolicy, Routine
+from routines.domain.schedule import count_between
+from routines.operations.life import Schedulers, state_word
+from routines.store.claims import ClaimStore
+from routines.store.control import SwitchStore
+from routines.store.cursors import CursorStore, Standing
+from routines.store.sessions import SessionStore
+from routines.store.state import State as StateFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A claim without an outcome.
+
+    Attributes:
+        record: What its file says.
+        standing: Where it stands, as `life.state_word` says.
+    """
+
+    record: Record
+    standing: str
+
+
+def open_claims(state: StateFolder | None, *, routine: str | None = None) -> list[Open]:
+    """Return the claims without an outcome, of one routine or of all, oldest first."""
+    if state is None:
+        return []
+    claims = ClaimStore(state)
+    found = []
+    for path in {entry.claim_path for entry in claims.open_entries(routine=routine)}:
+        record = claims.read_path(path)
+        # A draft that was never linked has no claim; one that was settled has its name no more.
+        if record is not None and record.end is None:
+            found.append(Open(record, state_word(claims, record)))
+    return sorted(found, key=lambda one: (one.record.occurrence.instant, one.record.ref))
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A slot that has passed and is neither claimed nor recorded.
+
+    Attributes:
+        routine: Whose.
+        slot: The newest of them.
+        owed: What lies between the routine's cursor and now.
+        count: How many turns the routine's catch-up policy makes of it; 0 if it is given up.
+        too_late: Whether `start_within` has passed.
+        state: `waiting` or `owed`.
+        why: What it waits for, in words; empty if nothing stands in its way.
+        place: Its place in the line, counted from 1, and the length of the line; None if the
+            house is not full.
+    """
+
+    routine: str
+    slot: datetime
+    owed: Owed
+    count: int
+    too_late: bool
+    state: State
+    why: str = ""
+    place: tuple[int, int] | None = None
+
+
+def owed_now(state: StateFolder | None, routine: Routine, *, now: datetime) -> Owed | None:
+    """Return what lies between the cursor of *routine* and now, or None if it owes nothing."""
+    if state is None or routine.schedule is None or not routine.enabled:
+        return None
+    cursors = CursorStore(state)
+    cursor = cursors.peek(routine.name)
+    if cursor is None or cursor.standing is not Standing.ARMED:
+        # Not seen yet, or about to be seen again: it owes nothing from before that.
+        return None
+    if cursor.schedule != routine.schedule.spec() or is_paused(state, routine.name, now=now):
+        return None
+    newest, _ahead = ClaimStore(state).newest_slot(routine.name, until=now)
+    missed = cursors.newest_missed(routine.name, until=now)
+    return find_owed(
+        routine.schedule,
+        since=cursor.since,
+        newest_claim=newest,
+        newest_missed=None if missed is None else missed.last,
+        now=now,
+    )
+
+
+def is_paused(state: StateFolder | None, routine: str, *, now: datetime) -> bool:
+    """Return whether a switch holds *routine* now."""
+    switch = None if state is None else SwitchStore(state).read(routine)
+    return switch is not None and (switch.until is None or switch.until > now)
+
+
+def due_slots(
+    state: StateFolder | None,
+    routines: Iterable[Routine],
+    *,
+    now: datetime,
+    alive: Schedulers,
+    running: int,
+    concurrency: int,
+) -> dict[str, Due]:
+    """Return what is due and unclaimed, by routine.
+
+    Args:
+        state: The state folder.
+        routines: Those that could be armed.
+        now: The present.
+        alive: Who schedules.
+        running: How many turns are under way.
+        concurrency: How many may be.
+    """
+    found: list[tuple[Routine, Owed]] = []
+    for routine in routines:
+        owed = owed_now(state, routine, now=now)
+        if owed is not None:
+            found.append((routine, owed))
+    found.sort(key=lambda pair: (pair[1].newest, pair[0].name))
+    full = alive.alive and running >= concurrency
+    return {
+        routine.name: _due(
+            state,
+            routine,
+            owed,
+            now=now,
+            alive=alive.alive,
+            place=(index + 1, len(found)) if full else None,
+        )
+        for index, (routine, owed) in enumerate(found)
+    }
+
+
+def _due(
+    state: StateFolder | None,
+    routine: Routine,
+    owed: Owed,
+    *,
+    now: datetime,
+    alive: bool,
+    place: tuple[int, int] | None,
+) -> Due:
+    late = now - owed.newest
+    too_late = routine.start_within is not None and late > routine.start_within
+    return Due(
+        routine=routine.name,
+        slot=owed.newest,
+        owed=owed,
+        count=0 if too_late else _turns(routine, owed, late, now),
+        too_late=too_late,
+        state=State.WAITING if alive else State.OWED,
+        why="" if place or not alive else _busy(state, routine),
+        place=place,
+    )
+
+
+def _turns(routine: Routine, owed: Owed, late: timedelta, now: datetime) -> int:
+    if routine.catch_up is CatchUpPolicy.NONE:
+        return 1 if late <= ON_TIME else 0
+    if routine.catch_up is CatchUpPolicy.ALL and routine.schedule is not None:
+        return count_between(routine.schedule, owed.base, now)
+    return 1
+
+
+def _busy(state: StateFolder | None, routine: Routine) -> str:
+    """Return who holds the session that a slot of *routine* waits for; empty if nobody does."""
+    if state is None or routine.session == "fresh":
+        return ""
+    busy = SessionStore(state).is_busy(routine.session_for(""))
+    if busy is None:
+        return ""
+    return "its session is busy" + (f": {busy.holder}" if busy.holder else "")

@@ -1,0 +1,175 @@
+"""`next`: the coming instants, of one routine or of all."""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
+from operator import attrgetter
+from typing import Any
+
+from routines.domain.names import format_instant
+from routines.domain.routine import Routine
+from routines.domain.schedule import note_for
+from routines.errors import UnknownRoutine, UsageError
+from routines.operations.context import Context
+from routines.operations.finding import check_known
+from routines.operations.life import schedulers
+from routines.operations.pending import is_paused, open_claims
+
+USUAL_COUNT = 10
+MOST_LISTED = 10_000
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coming:
+    """One instant that is ahead.
+
+    Attributes:
+        routine: Whose.
+        slot: When.
+        tz: The zone that it is read in.
+        note: What a change of the clock has to do with it, or None.
+        decision: What it would meet from today's state; None if that was not asked.
+    """
+
+    routine: str
+    slot: datetime
+    tz: str
+    note: str | None = None
+    decision: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `next --json` shows it."""
+        return {
+            "routine": self.routine,
+            "slot": format_instant(self.slot),
+            "tz": self.tz,
+            "note": self.note,
+            "decision": self.decision,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """What `next` answers.
+
+    Attributes:
+        routine: Whose instants, or None for all.
+        schedule: Its schedule as text, or None.
+        coming: Earliest first.
+        silent: Routines that have nothing to come, with the reason.
+    """
+
+    routine: str | None
+    schedule: str | None
+    coming: tuple[Coming, ...]
+    silent: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return it as `next --json` shows it."""
+        return [one.to_json() for one in self.coming]
+
+
+def upcoming(
+    context: Context,
+    routine: str | None,
+    *,
+    count: int = USUAL_COUNT,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    decide: bool = False,
+) -> Upcoming:
+    """Return the next instants at or after *start*, up to *end*.
+
+    Raises:
+        UnknownRoutine: There is no routine of that name.
+        UsageError: The range is empty, or the count is no count.
+    """
+    if not 1 <= count <= MOST_LISTED:
+        raise UsageError(f"-n {count}: expected 1 to {MOST_LISTED}")
+    if start is not None and end is not None and end < start:
+        raise UsageError("--to lies before --from")
+    routines = _wanted(context, routine)
+    now = context.clock.now()
+    after = now if start is None else start - _SECOND
+    held = {r.name: _held(context, r, now) for r in routines}
+    armed = [r for r in routines if held[r.name] is None]
+    streams = [_slots(one, after) for one in armed]
+    merged: Iterator[Coming] = heapq.merge(*streams, key=attrgetter("slot", "routine"))
+    if end is not None:
+        merged = takewhile(lambda one: one.slot <= end, merged)
+    found = list(islice(merged, count))
+    return Upcoming(
+        routine=routine,
+        schedule=_text(routines[0]) if routine is not None else None,
+        coming=tuple(_noted(context, one, decide=decide) for one in found),
+        silent=tuple((name, why) for name, why in held.items() if why is not None),
+    )
+
+
+def _wanted(context: Context, name: str | None) -> list[Routine]:
+    routines = context.workspace.routines
+    if name is None:
+        return list(routines.values())
+    if name not in routines:
+        check_known(context, name)
+        if name in context.workspace.broken:
+            from routines.errors import InvalidFiles
+
+            raise InvalidFiles(context.workspace.broken[name])
+        raise UnknownRoutine(name, list(routines))
+    return [routines[name]]
+
+
+def _held(context: Context, routine: Routine, now: datetime) -> str | None:
+    """Return why nothing of *routine* is to come, or None."""
+    if routine.schedule is None:
+        return "no schedule: it is reached by name only"
+    if not routine.enabled:
+        return "disabled"
+    if is_paused(context.state_or_none, routine.name, now=now):
+        return "paused"
+    if routine.schedule.next_after(now) is None:
+        return "over: its schedule has nothing left to come"
+    return None
+
+
+def _text(routine: Routine) -> str | None:
+    return None if routine.schedule is None else routine.schedule.text()
+
+
+def _slots(routine: Routine, after: datetime) -> Iterator[Coming]:
+    if routine.schedule is None:
+        return
+    slot = routine.schedule.next_after(after)
+    while slot is not None:
+        yield Coming(routine=routine.name, slot=slot, tz=routine.zone)
+        slot = routine.schedule.next_after(slot)
+
+
+def _noted(context: Context, one: Coming, *, decide: bool) -> Coming:
+    routine = context.workspace.routines[one.routine]
+    schedule = routine.schedule
+    return Coming(
+        routine=one.routine,
+        slot=one.slot,
+        tz=one.tz,
+        note=None if schedule is None else note_for(schedule, one.slot),
+        decision=decision(context, routine) if decide else None,
+    )
+
+
+def decision(context: Context, routine: Routine) -> str:
+    """Return what a slot of *routine* would meet if it fell due in today's state."""
+    state, now = context.state_or_none, context.clock.now()
+    if not schedulers(state, now=now).alive:
+        return "no scheduler is alive: it would be owed"
+    if any(one.standing == "running" for one in open_claims(state, routine=routine.name)):
+        return {
+            "skip": "skipped: overlap, while the one before it runs",
+            "buffer-one": "buffered until the one before it has ended",
+            "supersede": "cancels the one before it and runs",
+        }[routine.overlap.value]
+    return "runs"
