@@ -21,6 +21,7 @@ LARGEST_FILE = 40 * 2**20
 LARGEST_FILE_SLOWLY = 2 * 2**20
 # The deepest value that a key can take has five levels; the rest is an accident or an attack.
 DEEPEST = 20
+_TOO_DEEP = f"nested more than {DEEPEST} levels deep"
 
 _NOTHING = frozenset(["", "~", "null", "Null", "NULL"])
 
@@ -143,7 +144,7 @@ _SAVE_AS_UTF8 = "save the file as UTF-8"
 
 def decode(data: bytes, path: str) -> str:
     """Return *data* as text without a byte order mark, or raise `_Refused` saying why not."""
-    if data[:2] in _UTF16 or (data[:2].count(0) == 1 and len(data) > 1):
+    if data[:2] in _UTF16 or b"\0\0" in (data[0:4:2], data[1:4:2]):
         raise _Refused(_whole(path, "the file is UTF-16, not UTF-8", _SAVE_AS_UTF8))
     try:
         text = data.decode("utf-8-sig")
@@ -275,7 +276,7 @@ class _Builder:
                 if event.anchor is not None or event.tag is not None:
                     self._refuse_decoration(event)
                 if len(open_nodes) >= DEEPEST:
-                    raise self._refuse(event, f"nested more than {DEEPEST} levels deep")
+                    raise self._refuse(event, _TOO_DEEP)
                 make = Mapping if kind is yaml.MappingStartEvent else Sequence
                 open_nodes.append(make(mark.line + 1, mark.column + 1))
                 keys.append(None)
@@ -466,6 +467,8 @@ def _diagnosis(source: str, error: yaml.MarkedYAMLError) -> Place:
         return mark.line + 1, 1, "a second document begins here", "keep one a file", None
     if "quoted scalar" in said and "end of stream" in said:
         return _unclosed_quote(source, context)
+    if "nesting" in said:
+        return mark.line + 1, mark.column + 1, _TOO_DEEP, None, None
     if "flow" in said:
         return _flow(source, context)
     if "escape" in said:

@@ -549,7 +549,7 @@ def read_table(
         values.nodes[name] = node
         values.lines[name] = place.line
         value = key.kind.read(_placed(node, place), prefix + name, report)
-        if value is not None and _is_built(key, value, place, node, report):
+        if value is not None and _is_built(key, value, place, node, report, name=prefix + name):
             values.by_key[name] = value
     for key in keys:
         if key.required and key.name not in values.nodes:
@@ -564,15 +564,17 @@ def _placed(node: Node, place: Scalar) -> Node:
     return node
 
 
-def _is_built(key: Key, value: Any, place: Scalar, node: Node, report: Report) -> bool:
+def _is_built(
+    key: Key, value: Any, place: Scalar, node: Node, report: Report, *, name: str
+) -> bool:
     if key.later:
-        message = f"`{key.name}` is not built yet in this version"
-        report.add(place, key.name, message, "remove the key")
+        message = f"`{name}` is not built yet in this version"
+        report.add(place, name, message, "remove the key")
         return False
     if key.built and value not in key.built:
         words = " or ".join(_as_written(value) for value in key.built)
         cure = f"write {words}, or remove the key"
-        report.refuse(node, key.name, "is not built yet in this version", cure)
+        report.refuse(node, name, "is not built yet in this version", cure)
         return False
     return True
 

@@ -1,0 +1,267 @@
+"""Every key of both files: a value of the wrong type, a wrong value, and a key beside it."""
+
+import pytest
+
+from routines.config.routine_file import ROUTINE_KEYS
+from routines.config.workspace_file import AGENT_KEYS, WORKSPACE_KEYS
+
+LIST = "[a, b]"
+KEYS = "{a: b}"
+
+# key: (value of a wrong type, what was expected), (wrong value, what is said)
+ROUTINE = {
+    "prompt": (LIST, "expected text", '" "', "the prompt is empty"),
+    "prompt_file": (LIST, "expected a path", "nowhere.md", "can't be read: no such file"),
+    "cron": (KEYS, "expected five fields", "'0 9 * *'", "cron: 0 9 * *"),
+    "every": (LIST, "expected a span", "30", "expected a span"),
+    "anchor": (LIST, "expected an instant", "soon", "anchor: soon"),
+    "at": (LIST, "expected an instant", "12:30", "at: 12:30"),
+    "rrule": (LIST, "expected an RFC 5545 rule", "FREQ=NEVER", "rrule: FREQ=NEVER"),
+    "tz": (LIST, "expected an IANA time zone", "UTC+8", "tz: UTC+8"),
+    "agent": (LIST, "expected the name of an agent", "claud", "no agent is called that"),
+    "args": ("--fast", "expected a list of words", '["\\0"]', "NUL"),
+    "model": (LIST, "expected the name of a model", '""', "expected the name of a model"),
+    "cwd": (LIST, "expected a path", "~nobody-at-all/x", "no user of that name"),
+    "env": ("A=b", "expected variables with values", "{1A: b}", "no name of a variable"),
+    "env_file": (KEYS, "expected a path", "~nobody-at-all/x", "no user of that name"),
+    "session": (LIST, "expected stable, fresh or named:NAME", "stabel", "expected stable, fresh"),
+    "session_turns": (LIST, "expected a whole number", "0", "at least 1"),
+    "overlap": (LIST, "expected skip, buffer-one or supersede", "forbid", "expected skip"),
+    "catch_up": (LIST, "expected none, one or all", "latest", "expected none, one or all"),
+    "max_catch_up": (LIST, "expected a whole number", "1001", "from 1 to 1000"),
+    "start_within": (LIST, "expected a span", "30", "expected a span"),
+    "timeout": (LIST, "expected a span", "0s", "expected at least 1s"),
+    "jitter": (LIST, "expected a span", "5", "expected a span"),
+    "retry": ("3", "expected keys and values", "{attempts: 0}", "retry.attempts: 0"),
+    "rerun_interrupted": (LIST, "expected a whole number", "-1", "expected a whole number"),
+    "only_if": ("test -f x", "expected a list of words", "[]", "at least 1"),
+    "verify": ("make test", "expected a list of words", '[""]', "the first word is the program"),
+    "exclusive": (LIST, "expected a name", '""', "expected a name"),
+    "limits": ("5", "expected keys and values", "{turns_per_day: 0}", "limits.turns_per_day: 0"),
+    "deliver": ("desktop", "expected a list of targets", "[desktp]", "expected desktop"),
+    "quiet": (LIST, "expected text", '""', "expected text"),
+    "alert": (KEYS, "expected a list of targets", "[{fil: x}]", "unknown key 'fil'"),
+    "silent_for": (LIST, "expected a span", "0s", "expected at least 1s"),
+    "wake_tools": (LIST, "expected true or false", "yes", "expected true or false"),
+    "enabled": (LIST, "expected true or false", "no", "expected true or false"),
+    "description": (LIST, "expected text", "look at #12", "for a comment"),
+    "tags": ("daily", "expected a list of tags", "[a b]", "a tag is one word"),
+}
+WORKSPACE = {
+    "tz": (LIST, "expected an IANA time zone", "Europe/Rigga", "tz: Europe/Rigga"),
+    "agent": (LIST, "expected the name of an agent", "claud", "no agent is called that"),
+    "agents": (LIST, "expected entries by name", "{a b: {command: [x]}}", "can't be called"),
+    "concurrency": (LIST, "expected a whole number", "0", "from 1 to 1000"),
+    "limits": (LIST, "expected keys and values", "{usd_per_day: x}", "limits.usd_per_day: x"),
+    "retention": (LIST, "expected keys and values", "{claims: 0}", "retention.claims: 0"),
+    "deliver": ("desktop", "expected a list of targets", "[desktp]", "expected desktop"),
+    "alert": ("desktop", "expected a list of targets", "[{url: ''}]", "expected a URL"),
+    "env_file": (LIST, "expected a path", "~nobody-at-all/x", "no user of that name"),
+    "state": (LIST, "expected a path", "~nobody-at-all/x", "no user of that name"),
+}
+AGENT = {
+    "command": ("claude -p", "expected a list of words", "[]", "at least 1"),
+    "python": (LIST, "expected module:function", "module.function", "expected module:function"),
+    "http": (LIST, "expected a URL", '""', "expected a URL"),
+    "acp": ("claude", "expected a list of words", "[]", "at least 1"),
+    "preset": (LIST, "expected a preset", '""', "expected a preset"),
+    "first": ("claude", "expected a list of words", "['{sesion}']", "no placeholder is called"),
+    "interactive": ("claude", "expected a list of words", "[a, '{prompt}']", "no {prompt} here"),
+    "prompt_by": (LIST, "expected stdin or argument", "file", "expected stdin or argument"),
+    "output": (LIST, "expected text, json or jsonl", "yaml", "expected text, json or jsonl"),
+    "read": (LIST, "expected paths", "{replay: x}", "unknown key 'replay'"),
+    "busy": (LIST, "expected keys and values", "{exit: [0]}", "from 1 to 255"),
+    "stop": ("TERM", "expected a list of signals", "[SIGTERM]", "expected INT, TERM"),
+    "env": (LIST, "expected variables", "{ROUTINES_SLOT: x}", "can't be set"),
+    "model": ("--model", "expected a list of words", "['{modle}']", "no placeholder is called"),
+}
+
+
+def routine_with(key, value):
+    around = "" if key in {"prompt", "prompt_file"} else "prompt: x\n"
+    every = "every: 1h\n" if key == "anchor" else ""
+    return f"{around}{every}{key}: {value}\n"
+
+
+def agent_with(key, value):
+    around = "" if key in {"command", "python", "http", "acp", "preset"} else "    command: [x]\n"
+    return f"agents:\n  claude:\n{around}    {key}: {value}\n"
+
+
+def rows(table):
+    return [(key, *row) for key, row in table.items()]
+
+
+def one(problems, key):
+    assert len(problems) == 1, problems
+    assert problems[0].key.startswith(key)
+    assert problems[0].line
+    assert problems[0].column
+    return problems[0]
+
+
+@pytest.mark.parametrize(
+    ("table", "keys"),
+    [(ROUTINE, ROUTINE_KEYS), (WORKSPACE, WORKSPACE_KEYS), (AGENT, AGENT_KEYS)],
+    ids=["routine", "workspace", "agent"],
+)
+def test_the_tables_below_have_a_row_for_every_key(table, keys):
+    assert list(table) == [key.name for key in keys]
+
+
+@pytest.mark.parametrize(("key", "wrong", "expected", "_value", "_says"), rows(ROUTINE))
+def test_a_routine_key_of_a_wrong_type_says_what_was_expected(
+    parse, key, wrong, expected, _value, _says
+):
+    found = one(parse(routine_with(key, wrong)).problems, key)
+    assert expected in found.message
+    assert found.message.startswith(f"{key}: ")
+
+
+@pytest.mark.parametrize(("key", "_type", "_expected", "wrong", "says"), rows(ROUTINE))
+def test_a_wrong_value_of_a_routine_key_says_what_is_wrong(
+    parse, key, _type, _expected, wrong, says
+):
+    found = one(parse(routine_with(key, wrong)).problems, key)
+    assert says in found.message
+
+
+@pytest.mark.parametrize("key", [key.name for key in ROUTINE_KEYS])
+def test_an_unknown_routine_key_names_the_near_one(parse, key):
+    slip = "att" if key == "at" else f"{key}z"
+    problems = [p for p in parse(f"prompt: x\n{slip}: y\n").problems if p.key == slip]
+    assert [(p.message, p.cure) for p in problems] == [
+        (f"unknown key {slip!r}", f"did you mean {key!r}?")
+    ]
+    assert (problems[0].line, problems[0].column) == (2, 1)
+
+
+@pytest.mark.parametrize("key", [key.name for key in ROUTINE_KEYS])
+@pytest.mark.parametrize("nothing", ["", " ~", " null"])
+def test_a_routine_key_without_a_value_is_a_problem_at_its_line(parse, key, nothing):
+    if key == "cwd" and nothing == " ~":
+        pytest.skip("the home folder")
+    text = routine_with(key, "@").replace(" @", nothing)
+    if nothing == " ~" and key in {"prompt_file", "env_file"}:
+        return
+    found = one(parse(text).problems, key)
+    assert found.line == text[: text.index(key + ":")].count("\n") + 1
+
+
+@pytest.mark.parametrize(("key", "wrong", "expected", "_value", "_says"), rows(WORKSPACE))
+def test_a_workspace_key_of_a_wrong_type_says_what_was_expected(
+    parse_workspace, key, wrong, expected, _value, _says
+):
+    settings, problems = parse_workspace(f"{key}: {wrong}\n")
+    assert expected in one(problems, key).message
+    assert not settings.is_whole
+
+
+@pytest.mark.parametrize(("key", "_type", "_expected", "wrong", "says"), rows(WORKSPACE))
+def test_a_wrong_value_of_a_workspace_key_says_what_is_wrong(
+    parse_workspace, key, _type, _expected, wrong, says
+):
+    _, problems = parse_workspace(f"{key}: {wrong}\n")
+    assert says in one(problems, key).message
+
+
+@pytest.mark.parametrize("key", [key.name for key in WORKSPACE_KEYS])
+def test_an_unknown_workspace_key_names_the_near_one(parse_workspace, key):
+    _, problems = parse_workspace(f"{key}z: y\n")
+    assert one(problems, key).cure == f"did you mean {key!r}?"
+
+
+@pytest.mark.parametrize(("key", "wrong", "expected", "_value", "_says"), rows(AGENT))
+def test_an_agent_key_of_a_wrong_type_says_what_was_expected(
+    parse_workspace, key, wrong, expected, _value, _says
+):
+    _, problems = parse_workspace(agent_with(key, wrong))
+    assert expected in one(problems, f"agents.claude.{key}").message
+
+
+@pytest.mark.parametrize(("key", "_type", "_expected", "wrong", "says"), rows(AGENT))
+def test_a_wrong_value_of_an_agent_key_says_what_is_wrong(
+    parse_workspace, key, _type, _expected, wrong, says
+):
+    _, problems = parse_workspace(agent_with(key, wrong))
+    assert says in one(problems, f"agents.claude.{key}").message
+
+
+@pytest.mark.parametrize("key", [key.name for key in AGENT_KEYS])
+def test_an_unknown_agent_key_names_the_near_one(parse_workspace, key):
+    _, problems = parse_workspace(f"agents:\n  claude:\n    command: [x]\n    {key}z: y\n")
+    found = one(problems, f"agents.claude.{key}z")
+    assert found.cure == f"did you mean {key!r}?"
+    assert "in agents.claude" in found.message
+
+
+# Keys of a later version are checked for their form, and then refused: never ignored.
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("overlap", "buffer-one"),
+        ("overlap", "supersede"),
+        ("catch_up", "all"),
+        ("max_catch_up", "5"),
+        ("jitter", "5m"),
+        ("retry", "{attempts: 3, first: 1m, most: 15m, started: true, then: park}"),
+        ("rerun_interrupted", "1"),
+        ("verify", "[make, test]"),
+        ("exclusive", "shop"),
+        ("limits", "{turns_per_day: 5, usd_per_day: 1.5}"),
+        ("deliver", "[desktop, {file: out}, {command: [mail, me]}, {url: 'x://y'}]"),
+        ("quiet", "nothing new"),
+        ("alert", "[desktop]"),
+        ("silent_for", "2d"),
+        ("wake_tools", "true"),
+        ("wake_tools", "false"),
+    ],
+)
+def test_a_key_of_a_later_version_is_refused_in_one_sentence(parse, key, value):
+    found = one(parse(f"prompt: x\n{key}: {value}\n").problems, key)
+    assert "not built yet in this version" in found.message
+    assert "remove the key" in found.cure
+
+
+@pytest.mark.parametrize("key", ["limits", "deliver", "alert"])
+def test_a_workspace_key_of_a_later_version_is_refused(parse_workspace, key):
+    value = "{turns_per_day: 5}" if key == "limits" else "[desktop]"
+    found = one(parse_workspace(f"{key}: {value}\n")[1], key)
+    assert found.message == f"`{key}` is not built yet in this version"
+
+
+@pytest.mark.parametrize(("key", "value"), [("http", "http://x"), ("acp", "[x]"), ("preset", "pi")])
+def test_a_way_to_drive_an_agent_that_is_not_built_is_refused(parse_workspace, key, value):
+    found = one(parse_workspace(agent_with(key, value))[1], f"agents.claude.{key}")
+    assert found.message == f"`agents.claude.{key}` is not built yet in this version"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("overlap", "skip"),
+        ("jitter", "0"),
+        ("jitter", "0s"),
+        ("rerun_interrupted", "0"),
+        ("catch_up", "none"),
+    ],
+)
+def test_the_part_of_such_a_key_that_is_built_is_taken(parse, key, value):
+    assert parse(f"prompt: x\n{key}: {value}\n").problems == ()
+
+
+def test_all_problems_of_a_file_are_told_at_once_in_order(parse):
+    text = (
+        "prompt: x\nschedule: y\ntimeout: 5\nenabled: on\ncron: '61 * * * *'\ncron: '* * * * *'\n"
+    )
+    problems = parse(text).problems
+    assert [(p.line, p.key) for p in problems] == [
+        (2, "schedule"),
+        (3, "timeout"),
+        (4, "enabled"),
+        (5, "cron"),
+        (6, "cron"),
+    ]
+    assert problems[0].cure == "write cron, every, at or rrule"
+    assert problems[1].cure == 'write "5s" or "5m"'
+    assert problems[2].cure == "write `enabled: true`"
