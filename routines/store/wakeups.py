@@ -228,7 +228,7 @@ class WakeupStore:
                 )
                 if isinstance(found, AlreadySet):
                     # Who says "already" answers for it: the first may have died before its sync.
-                    self._sync_entry(session_folder(session))
+                    self._sync(self._state.at("wakeups", session_folder(session)))
                     return found
                 if self._add(found):
                     return found
@@ -262,12 +262,11 @@ class WakeupStore:
             self._drop_hint(Hint(wakeup.look_at, folder, wakeup.id))
             raise files.fault(error, "write", path) from error
 
-    def _sync_entry(self, folder: str) -> None:
-        path = self._state.at("wakeups", folder)
+    def _sync(self, folder: str) -> None:
         try:
-            files.sync_folder(path)
+            files.sync_folder(folder)
         except OSError as error:
-            raise files.fault(error, "sync", path) from error
+            raise files.fault(error, "sync", folder) from error
 
     # Hints ----------------------------------------------------------------------------------
 
@@ -405,18 +404,31 @@ class WakeupStore:
                 raise files.fault(error, "rename", path) from error
         return wakeup
 
+    def _is_pending(self, wakeup: Wakeup, session: str) -> bool:
+        """Return whether *wakeup* is *session*'s, and still to come."""
+        # Names that differ only in case may share a folder. And the firing of a one-shot that a
+        # crash has left behind is claimed: to call it pending would promise what never comes.
+        return wakeup.session == session and (wakeup.recurs or not self._has_claim(wakeup))
+
+    def _has_claim(self, wakeup: Wakeup) -> bool:
+        return os.path.exists(self._state.at(_occurrence(wakeup, wakeup.next_at).claim_path))
+
     def _readable(self, session: str) -> list[Wakeup]:
         """Return what is pending in *session*, under its lock."""
         folder = session_folder(session)
         found = (self._hold(folder, wakeup_id) for wakeup_id in self._ids(folder))
-        return [one for one in found if one is not None and one.session == session]
+        return [one for one in found if one is not None and self._is_pending(one, session)]
+
+    def _pending(self, session: str, wakeup_id: str) -> Wakeup | None:
+        """Return a pending wake-up of *session*, under its lock."""
+        found = self._hold(session_folder(session), wakeup_id)
+        return found if found is not None and self._is_pending(found, session) else None
 
     def pending(self, session: str) -> list[Wakeup]:
         """Return what is pending in *session*, next first; changes nothing."""
         folder = session_folder(session)
         found = (self._peek(folder, wakeup_id) for wakeup_id in self._ids(folder))
-        # Names that differ only in case may share a folder.
-        mine = [one for one in found if one is not None and one.session == session]
+        mine = [one for one in found if one is not None and self._is_pending(one, session)]
         return sorted(mine, key=lambda one: (one.next_at, one.id))
 
     def pending_all(self, limit: int) -> list[Wakeup]:
@@ -426,10 +438,12 @@ class WakeupStore:
             hints = (_parse_hint(name) for name in files.names(hour))
             for hint in filter(None, hints):
                 wakeup = self._peek(hint.folder, hint.id)
-                if wakeup is not None and wakeup.look_at == hint.look_at:
+                if wakeup is None or wakeup.look_at != hint.look_at:
+                    continue
+                if self._is_pending(wakeup, wakeup.session):
                     found.append(wakeup)
-                    if len(found) >= limit:
-                        return found
+                if len(found) >= limit:
+                    return found
         return found
 
     def count(self) -> tuple[int, int]:
@@ -442,7 +456,7 @@ class WakeupStore:
         if not is_id(wakeup_id):
             return None
         found = self._peek(session_folder(session), wakeup_id)
-        return found if found is not None and found.session == session else None
+        return found if found is not None and self._is_pending(found, session) else None
 
     def find(self, wakeup_id: str) -> Wakeup | None:
         """Return a pending wake-up of any session, or None: for the operator."""
@@ -487,28 +501,25 @@ class WakeupStore:
         if wakeup is None or wakeup.look_at != hint.look_at:
             self._forget_hint(hint)
             return None
-        settled = self._unclaimed(wakeup, claims, now)
-        if settled != wakeup:
+        claimed = self._claimed(wakeup, claims, now)
+        if claimed is not None:
             with self._locked(hint.folder):
-                again = self._hold(hint.folder, hint.id)
-                if again == wakeup:
-                    self._move_on(wakeup, settled)
+                if self._hold(hint.folder, hint.id) == wakeup:
+                    self._move_past(wakeup, claimed)
             return None
         instant = due_instant(wakeup, now)
         fired = 0 if instant is None else self.fired(wakeup.session, *day_of(instant, place))
         return wakeup, plan_firing(wakeup, now=now, fired=fired, bounds=bounds, place=place)
 
-    def _unclaimed(self, wakeup: Wakeup, claims: ClaimStore, now: datetime) -> Wakeup | None:
-        """Return what of *wakeup* is pending in truth: instants that have a claim are not."""
+    def _claimed(self, wakeup: Wakeup, claims: ClaimStore, now: datetime) -> datetime | None:
+        """Return the newest instant of *wakeup* that is due, pending and claimed all the same."""
         instant = due_instant(wakeup, now)
         if instant is None:
-            return wakeup
+            return None
         if wakeup.next_at == instant:
-            newest = instant if claims.is_claimed(_occurrence(wakeup, instant)) else None
-        else:
-            # After an absence: a crash may have left a claim in the midst of what was passed over.
-            newest = self._newest_claimed(wakeup, claims)
-        return wakeup if newest is None else after_firing(wakeup, newest, fired=True)
+            return instant if claims.is_claimed(_occurrence(wakeup, instant)) else None
+        # After an absence: a crash may have left a claim in the midst of what was passed over.
+        return self._newest_claimed(wakeup, claims)
 
     def _newest_claimed(self, wakeup: Wakeup, claims: ClaimStore) -> datetime | None:
         folder = _occurrence(wakeup, wakeup.next_at).folder
@@ -561,6 +572,10 @@ class WakeupStore:
                 return None
             draft = _draft(wakeup, instant, passed, extra, fired=True)
             claim = claims.take(draft, at=at)
+            if claim is None:
+                # A draft of a process that died in its midst is in the way; nothing is claimed, and
+                # what is pending stays so until the draft has been swept away.
+                return None
             # The claim decides. If this fails, the next look finds the claim and tries again.
             with contextlib.suppress(StoreError):
                 self._move_on(wakeup, after_firing(wakeup, instant, fired=True))
@@ -594,10 +609,10 @@ class WakeupStore:
             end = outcome_event(at=at, outcome=Outcome.SKIPPED, reason=due.reason, detail=detail)
             draft = _draft(wakeup, due.instant, due.passed, extra, fired=False, end=end)
             claim = claims.take(draft, at=at)
-            with contextlib.suppress(StoreError):
-                self._move_on(wakeup, after_firing(wakeup, due.instant, fired=False))
             if claim is None:
                 return None
+            with contextlib.suppress(StoreError):
+                self._move_on(wakeup, after_firing(wakeup, due.instant, fired=False))
             claim.let_go()
             return claim.record
 
@@ -608,12 +623,20 @@ class WakeupStore:
         wakeup = self._hold(session_folder(session), wakeup_id)
         if wakeup is None or wakeup.session != session:
             return None
-        settled = self._unclaimed(wakeup, claims, at)
-        if settled != wakeup:
-            self._move_on(wakeup, settled)
+        claimed = self._claimed(wakeup, claims, at)
+        if claimed is not None:
+            self._move_past(wakeup, claimed)
             return None
         # While the caller was busy a newer instant may have come: it looks again.
         return wakeup if due_instant(wakeup, at) == instant else None
+
+    def _move_past(self, wakeup: Wakeup, claimed: datetime) -> None:
+        """Move on from an instant that another process has claimed. Under its lock."""
+        path = self._state.at(_occurrence(wakeup, claimed).claim_path)
+        # It may have died before it could sync the claim's name: a power cut would then take the
+        # claim, and the entry would be gone for good.
+        self._sync(os.path.dirname(path))
+        self._move_on(wakeup, after_firing(wakeup, claimed, fired=True))
 
     def _move_on(self, wakeup: Wakeup, following: Wakeup | None) -> None:
         """Put *following* in the place of a pending wake-up; None removes it. Under its lock.
@@ -717,10 +740,9 @@ class WakeupStore:
         if not is_id(wakeup_id):
             return None
         with self._locked(session_folder(session)):
-            wakeup = self._hold(session_folder(session), wakeup_id)
-            if wakeup is None or wakeup.session != session:
-                return None
-            self._move_on(wakeup, None)
+            wakeup = self._pending(session, wakeup_id)
+            if wakeup is not None:
+                self._move_on(wakeup, None)
             return wakeup
 
     def unwake(self, session: str, wakeup_id: str, *, claims: ClaimStore) -> Unwake:
@@ -736,9 +758,7 @@ class WakeupStore:
         if not is_id(wakeup_id):
             return Unwake(Unwoken.UNKNOWN)
         with self._locked(session_folder(session)):
-            pending = self._hold(session_folder(session), wakeup_id)
-            if pending is not None and pending.session != session:
-                pending = None
+            pending = self._pending(session, wakeup_id)
             firing = self._open_firing(session, wakeup_id, claims)
             if pending is not None:
                 self._move_on(pending, None)
