@@ -81,18 +81,29 @@ def find_root(*, explicit: str | None, environ: Dict[str, str], cwd: str) -> Roo
     Raises:
         WorkspaceNotFound: There is none, or the one that was named is none.
     """
+    home, state = environ.get("ROUTINES_ROOT"), environ.get("ROUTINES_STATE")
     if explicit:
-        root = _named(os.path.join(cwd, explicit), FoundBy.OPTION)
-    elif environ.get("ROUTINES_ROOT"):
-        root = _named(os.path.join(cwd, environ["ROUTINES_ROOT"]), FoundBy.ENVIRONMENT)
-    else:
-        root = _nearest(cwd) or _users_own() or _none(cwd)
-    # Within a turn both are set. A root of another origin has a state folder of its own, and
-    # the one in the environment would mix two workspaces.
-    state, home = environ.get("ROUTINES_STATE"), environ.get("ROUTINES_ROOT")
-    if state and home and os.path.realpath(os.path.join(cwd, home)) == root.path:
-        return Root(path=root.path, found_by=root.found_by, state=os.path.join(cwd, state))
-    return root
+        named = os.path.join(cwd, explicit)
+        # Within a turn both variables are set. Another root has a state folder of its own, and
+        # the one in the environment would mix two workspaces.
+        if state and home and _is_same(named, os.path.join(cwd, home)):
+            return _of_the_turn(named, FoundBy.OPTION, os.path.join(cwd, state))
+        return _named(named, FoundBy.OPTION)
+    if home:
+        named = os.path.join(cwd, home)
+        if state:
+            return _of_the_turn(named, FoundBy.ENVIRONMENT, os.path.join(cwd, state))
+        return _named(named, FoundBy.ENVIRONMENT)
+    return _nearest(cwd) or _users_own() or _none(cwd)
+
+
+def _is_same(one: str, two: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(two)
+
+
+def _of_the_turn(path: str, found_by: FoundBy, state: str) -> Root:
+    """Return the workspace of the turn that asks; its files may be gone since it began."""
+    return Root(path=os.path.realpath(path), found_by=found_by, state=os.path.normpath(state))
 
 
 def _named(path: str, found_by: FoundBy) -> Root:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from routines.config.routine_file import parse_routine
-from routines.config.workspace import find_root, load_workspace
+from routines.config.workspace import FoundBy, Root, load_workspace
 from routines.config.workspace_file import WorkspaceSettings, parse_settings
 
 AGENTS = b"agents:\n  claude:\n    command: [claude, -p]\n"
@@ -21,7 +21,8 @@ class Folder:
 
     @property
     def root(self):
-        return find_root(explicit=self.path, environ={}, cwd=self.path)
+        state = os.path.join(self.path, ".routines")
+        return Root(path=self.path, found_by=FoundBy.OPTION, state=state)
 
     def file(self, name):
         return os.path.join(self.path, name)
