@@ -329,7 +329,8 @@ def start_program(
         # As bytes: by the locale's encoding a name with an umlaut would reach the agent broken.
         env={_env_bytes(key): _env_bytes(value) for key, value in env.items()},
         start_new_session=True,
-        # A turn process has one thread; what this runs between fork and exec is prepared here.
+        # Safe beside other threads too: between fork and exec it makes a few system calls that
+        # were looked up before, takes no lock and imports nothing.
         preexec_fn=_child_setup(),  # noqa: PLW1509
     )
 
@@ -537,7 +538,9 @@ def end_tree(
     since = clock.awake()
     while True:
         tree.reap()
-        alive = tree.members()
+        # Two looks: a child with a low number (they wrap) of one that ends just now is missed
+        # by a look that has passed that number, and found by the next.
+        alive = tree.members() or tree.members()
         if not alive:
             return []
         waited = clock.awake() - since

@@ -1,54 +1,18 @@
-"""Real programs in real processes, a clock that is the machine's, and a look at who still lives."""
+"""Real programs in real processes, and a look at who still lives when a test has ended."""
 
 import os
 import stat
 import sys
-import time
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from routines.agents import processes
-from routines.agents.base import Turn
-from routines.domain.agent import AgentKind, AgentSpec
-from routines.domain.outcome import Trigger
-
-SLOT = datetime(2026, 7, 1, 9, 0, tzinfo=UTC)
-
-
-class RealClock:
-    def now(self):
-        return datetime.now(UTC)
-
-    def awake(self):
-        return time.monotonic()
-
-    def sleep(self, seconds):
-        time.sleep(seconds)
+from tests.agents.stubs import RealClock, make_turn
 
 
 @pytest.fixture
 def clock():
     return RealClock()
-
-
-def make_turn(**changes):
-    turn = Turn(
-        key="0f3c/digest@2026-07-01T09:00:00Z",
-        session="routine:digest",
-        native_session=None,
-        session_uuid="5a1f0c1e-7c1d-5a57-9d0e-0d8f5d1c2b3a",
-        first=True,
-        prompt="say hello",
-        routine="digest",
-        slot=SLOT,
-        trigger=Trigger.SCHEDULE,
-        late=timedelta(seconds=3),
-        missed=0,
-        deadline=SLOT + timedelta(hours=1),
-    )
-    return replace(turn, **changes)
 
 
 @pytest.fixture
@@ -64,7 +28,9 @@ def state(tmp_path):
 
 @pytest.fixture
 def env(turn, state, tmp_path):
-    return processes.environment(os.environ, turn, root=str(tmp_path), state=state)
+    """The turn's environment; and nothing of the turn is left when its test has ended (T3)."""
+    yield processes.environment(os.environ, turn, root=str(tmp_path), state=state)
+    assert processes.leftovers(state, turn.key) == []
 
 
 @pytest.fixture
@@ -73,31 +39,13 @@ def stub(tmp_path):
 
     def write(body, name="agent"):
         path = tmp_path / name
-        head = "" if body.startswith("#!") else f"#!{sys.executable} -Sssu\nimport os, sys, time, signal\n"
+        head = (
+            ""
+            if body.startswith("#!")
+            else f"#!{sys.executable} -Sssu\nimport os, sys, time, signal\n"
+        )
         path.write_text(head + body)
         path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
         return str(path)
 
     return write
-
-
-def spec_of(*words, **keys):
-    return AgentSpec(name="stub", kind=AgentKind.COMMAND, command=tuple(words), **keys)
-
-
-def eventually(condition, seconds=20.0):
-    """Wait until *condition* is true and return its value; fail after *seconds*."""
-    limit = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < limit, "it never came to be"
-        time.sleep(0.01)
-    return value
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(request):
-    """T3: whatever a test started is gone when it ends."""
-    yield
-    if {"turn", "state"} <= set(request.fixturenames):
-        turn, state = request.getfixturevalue("turn"), request.getfixturevalue("state")
-        assert processes.leftovers(state, turn.key) == []
