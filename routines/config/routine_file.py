@@ -167,7 +167,7 @@ ROUTINE_KEYS = (
     Key("agent", Text("the name of an agent"), "The agent.", "the workspace's"),
     Key("args", WORDS, "Words added to the agent's command line."),
     Key("model", Text("the name of a model"), "The model, handed over as the agent's entry says."),
-    Key("cwd", PATH, "The folder that the turn runs in.", "the workspace root"),
+    Key("cwd", PATH, "The folder that the turn runs in.", "the workspace folder"),
     Key("env", ENVIRONMENT, "Variables added to the turn's environment."),
     Key("env_file", PATH, "KEY=VALUE lines for its environment.", "the workspace's"),
     Key(

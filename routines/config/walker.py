@@ -583,6 +583,12 @@ def _as_written(value: Any) -> str:
     return format_span(value) if isinstance(value, timedelta) else str(value)
 
 
+def _as_json(values: tuple[Any, ...]) -> list[Any]:
+    """Return values as they stand in a file; no time at all is also a bare 0."""
+    written = [_as_written(v) if isinstance(v, timedelta) else v for v in values]
+    return [0, *written] if timedelta(0) in values else written
+
+
 def unknown_key(
     place: Scalar,
     name: str,
@@ -618,6 +624,6 @@ def key_schema(key: Key) -> dict[str, Any]:
     meaning = key.meaning + (f" Default: {key.default}." if key.default else "")
     if key.later:
         return {"description": f"Not built yet in this version. {meaning}", "not": {}}
-    if key.built and isinstance(key.kind, Word):
-        return {"description": meaning, "enum": list(key.built)}
+    if key.built:
+        return {"description": meaning, "enum": _as_json(key.built)}
     return {"description": meaning, **key.kind.schema()}

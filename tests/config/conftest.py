@@ -12,6 +12,14 @@ from routines.config.workspace_file import WorkspaceSettings, parse_settings
 AGENTS = b"agents:\n  claude:\n    command: [claude, -p]\n"
 
 
+def _times(path):
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns
+
+
 class Folder:
     """A workspace on disk that a test fills."""
 
@@ -31,9 +39,13 @@ class Folder:
         path = self.file(name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         data = content if isinstance(content, bytes) else content.encode()
-        with open(path, "wb") as file:
-            file.write(data)
-        return path
+        before = _times(path)
+        # Two writes within one tick of the clock look alike; edits by hand are seconds apart.
+        while True:
+            with open(path, "wb") as file:
+                file.write(data)
+            if _times(path) != before:
+                return path
 
     def routine(self, name, content="cron: '0 9 * * *'\nprompt: hello\n"):
         return self.write(f"routines/{name}.yaml", content)
@@ -75,4 +87,4 @@ def parse_workspace():
 
 @pytest.fixture
 def real_now():
-    return lambda: datetime.now(UTC)  # noqa: TID251
+    return lambda: datetime.now(UTC)

@@ -14,7 +14,7 @@ GOOD = "cron: '0 9 * * *'\nprompt: hello\n"
 
 def now():
     """The clock of the file system: signatures are compared with it."""
-    return datetime.fromtimestamp(time.time(), UTC)  # noqa: TID251
+    return datetime.fromtimestamp(time.time(), UTC)
 
 
 class Watching:
