@@ -1,6 +1,6 @@
 """The process that owns one turn: claim and lease are handed to it, and it settles what it began.
 
-    python -m routines.engine.turn_process CLAIM_FD LEASE_FD PLACE_FD STATE CLAIM WORK
+Its words are CLAIM_FD LEASE_FD PLACE_FD STATE CLAIM WORK (see `engine.running`).
 
 It outlives the scheduler that started it: a crash, a kill -9 or an upgrade of that one loses no
 turn. For a command agent it imports neither asyncio nor the command line, since it lives as long
@@ -200,8 +200,9 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    code = main(sys.argv[1:])
+def start(argv: list[str]) -> None:
+    """Run one turn and end this process."""
+    code = main(argv)
     sys.stderr.flush()
     # A plain function that ignored its limit still sits in a thread: it must not keep us alive.
     os._exit(code)

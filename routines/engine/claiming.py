@@ -1,0 +1,442 @@
+"""From due to claimed: what is owed is recorded or claimed, and what can start has all it needs.
+
+Under the routine's lock, in this order: read cursor and definition, record what is given up, claim
+what is next (PROMISES L2). What has to wait for its session or for a place waits unclaimed (L8).
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from routines.domain.clock import Clock
+from routines.domain.due import Admission, GiveUp, Owed, admit, find_owed, plan
+from routines.domain.occurrence import Kind, Occurrence
+from routines.domain.outcome import Outcome, Reason, Trigger, one_line
+from routines.domain.record import Event, Owner, Record, outcome_event
+from routines.domain.routine import Routine, schedule_key
+from routines.engine.arming import Arming, counted
+from routines.engine.definitions import Definitions
+from routines.engine.recovering import Recoverer
+from routines.engine.turns import SHOWN
+from routines.engine.work import Work
+from routines.errors import StoreBusy, StoreError
+from routines.store import locks
+from routines.store.claims import Claim, ClaimStore, Draft
+from routines.store.cursors import CursorStore, Missed, Standing
+from routines.store.places import PlaceStore
+from routines.store.sessions import Busy, Lease, SessionStore
+from routines.store.state import State
+
+log = logging.getLogger("routines")
+
+
+@dataclass(slots=True)
+class Ready:
+    """A claimed occurrence with everything that its turn needs.
+
+    Attributes:
+        claim: Its claim, held.
+        lease: Its session, held.
+        place: The descriptor of its place under `concurrency`; -1 for turns that need none.
+        work: What is to be done.
+    """
+
+    claim: Claim
+    lease: Lease
+    place: int
+    work: Work
+
+    def let_go(self) -> None:
+        """Let go of everything: the claim stays, unstarted, and is taken up again."""
+        self.lease.let_go()
+        self.let_go_of_place()
+        self.claim.let_go()
+
+    def let_go_of_place(self) -> None:
+        """Give the place back; a turn process has a copy of its own."""
+        if self.place >= 0:
+            locks.let_go(self.place)
+            self.place = -1
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one look came to.
+
+    Attributes:
+        ready: Turns to be started, oldest slot first.
+        settled: Records that ended without a turn.
+        missed: Counted records that were made.
+        waiting: Routines that are due and wait, with why.
+        unstarted: Whether a claim was made that has to wait for its session after all.
+        faults: Routines that the store refused.
+        busy: Routines whose lock another process had.
+        done: Routines about which nothing is left to do now.
+    """
+
+    ready: list[Ready] = field(default_factory=list)
+    settled: list[Record] = field(default_factory=list)
+    missed: list[Missed] = field(default_factory=list)
+    waiting: dict[str, str] = field(default_factory=dict)
+    unstarted: bool = False
+    faults: dict[str, str] = field(default_factory=dict)
+    busy: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A slot that is to be claimed, with the place that its turn will have."""
+
+    routine: Routine
+    draft: Draft
+    place: int
+
+
+class Claimer:
+    """Claims what is due on one state folder."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        definitions: Definitions,
+        arming: Arming,
+        recoverer: Recoverer,
+        clock: Clock,
+        owner: Owner,
+        alive_since: Callable[[], datetime | None],
+        saw: Callable[[str, datetime], bool],
+    ) -> None:
+        self._state = state
+        self._definitions = definitions
+        self._arming = arming
+        self._recoverer = recoverer
+        self._clock = clock
+        self._owner = owner
+        self._alive_since = alive_since
+        self._saw = saw
+        self._claims = ClaimStore(state)
+        self._cursors = CursorStore(state)
+        self._sessions = SessionStore(state)
+        self._places = PlaceStore(state)
+
+    # Slots --------------------------------------------------------------------------------------
+
+    def claim_due(self, names: Sequence[str], *, now: datetime, patience: float = 0.0) -> Pass:
+        """Claim what is due of the routines *names*, and take what their turns need.
+
+        Args:
+            names: Oldest slot first.
+            now: The present.
+            patience: Seconds to wait for a routine's lock; in a pass it is only tried.
+        """
+        done = Pass()
+        wanted: list[_Wanted] = []
+        with contextlib.ExitStack() as held:
+            for name in names:
+                try:
+                    held.enter_context(self._cursors.section(name, patience=patience))
+                    one = self._decide(name, now, done)
+                except StoreBusy:
+                    done.busy.append(name)
+                except StoreError as error:
+                    done.faults[name] = error.message
+                else:
+                    if one is not None:
+                        wanted.append(one)
+            taken = self._claims.take_many([one.draft for one in wanted], at=now)
+        for one, claim in zip(wanted, taken, strict=True):
+            self._after_claim(one, claim, done)
+        self._count(done.missed)
+        return done
+
+    def _decide(self, name: str, now: datetime, done: Pass) -> _Wanted | None:
+        """Record what is given up of a routine, and return the slot to claim; its lock is held."""
+        routine = self._definitions.current(name)
+        if routine is None or routine.schedule is None or not routine.enabled:
+            done.done.append(name)
+            return None
+        owed = self._owed(routine, now)
+        if owed is None:
+            done.done.append(name)
+            return None
+        decided = plan(
+            owed,
+            now=now,
+            catch_up=routine.catch_up,
+            start_within=routine.start_within,
+            seen=self._saw(name, owed.newest),
+            why_older=self._why_older(name, owed),
+        )
+        for range_ in decided.give_up:
+            done.missed.append(self._give_up(routine, range_, now))
+        if decided.run is None:
+            done.done.append(name)
+            return None
+        return self._admit(routine, decided.run, decided.trigger, now, done)
+
+    def _owed(self, routine: Routine, now: datetime) -> Owed | None:
+        if routine.schedule is None:
+            return None
+        newest = routine.schedule.newest_at_or_before(now)
+        if newest is None or self._is_dealt_with(routine.name, newest):
+            return None
+        cursor = self._cursors.read(routine.name)
+        if cursor is None or cursor.standing is not Standing.ARMED:
+            # Not armed yet, or just back: the next look at the files brings its cursor up.
+            return None
+        if cursor.schedule != schedule_key(routine):
+            # Edited a moment ago: what the new schedule names from before, it does not owe.
+            return None
+        previous = routine.schedule.newest_at_or_before(newest - timedelta(seconds=1))
+        if newest <= cursor.since:
+            return None
+        if previous is not None and self._is_dealt_with(routine.name, previous):
+            # On time that is all: names are looked up, nothing is listed (D11).
+            return Owed(base=previous, newest=newest, previous=None)
+        newest_claim, ahead = self._claims.newest_slot(routine.name, until=now)
+        if ahead:
+            log.warning(
+                "claims-in-the-future",
+                extra={"routine": routine.name, "count": len(ahead), "newest": str(ahead[-1])},
+            )
+        given_up = self._cursors.newest_missed(routine.name, until=now)
+        return find_owed(
+            routine.schedule,
+            since=cursor.since,
+            newest_claim=newest_claim,
+            newest_missed=None if given_up is None else given_up.last,
+            now=now,
+        )
+
+    def _is_dealt_with(self, name: str, slot: datetime) -> bool:
+        return self._claims.is_claimed(
+            Occurrence(Kind.SLOT, name, slot)
+        ) or self._cursors.is_given_up(name, slot)
+
+    def _why_older(self, name: str, owed: Owed) -> Reason:
+        """Return why the slots before the newest did not run when they fell due."""
+        older = owed.previous or owed.newest
+        if owed.previous is not None and self._saw(name, owed.previous):
+            return Reason.BUSY
+        since = self._alive_since()
+        return Reason.ASLEEP if since is not None and since <= older else Reason.NO_SCHEDULER
+
+    def _give_up(self, routine: Routine, range_: GiveUp, now: datetime) -> Missed:
+        return self._cursors.give_up(
+            Missed(
+                routine=routine.name,
+                after=range_.after,
+                last=range_.last,
+                reason=range_.reason,
+                schedule=schedule_key(routine),
+                at=now,
+                by=self._owner.user,
+            )
+        )
+
+    def _count(self, missed: Sequence[Missed]) -> None:
+        """Work out the counts, now that what is due is claimed: an absence may have been long."""
+        for record in missed:
+            try:
+                self._cursors.fill_in(counted(record))
+            except StoreError as error:
+                # Readers work it out themselves from what the record says.
+                log.warning("count-not-written", extra={"error": error.message})
+
+    # Admission ----------------------------------------------------------------------------------
+
+    def _admit(
+        self, routine: Routine, slot: datetime, trigger: Trigger, now: datetime, done: Pass
+    ) -> _Wanted | None:
+        occurrence = Occurrence(Kind.SLOT, routine.name, slot)
+        work = self._definitions.work(routine)
+        running, lost = self._in_flight(routine, now, done)
+        admission = admit(routine.overlap, running=len(running), lost=len(lost))
+        if admission is Admission.SKIP:
+            self._skip(routine, occurrence, trigger, running[0], now, done)
+            return None
+        if admission is Admission.WAIT:
+            for path in lost:
+                self._recoverer.recover_path(path)
+            done.waiting[routine.name] = "its earlier turn is being ended"
+            return None
+        session = routine.session_for(occurrence.ref.partition("@")[2])
+        busy = self.busy(session)
+        if busy is not None:
+            done.waiting[routine.name] = f"session {session} is busy: {busy.holder or 'a turn'}"
+            return None
+        place = self._places.take(self._definitions.concurrency)
+        if place is None:
+            done.waiting[routine.name] = f"no free place ({self._definitions.concurrency} in use)"
+            return None
+        claim = claim_line(
+            work,
+            owner=self._owner,
+            key=self._state.key(occurrence.ref),
+            session=session,
+            trigger=trigger,
+            zone=routine.zone,
+            due_at=slot,
+        )
+        return _Wanted(routine, Draft(occurrence, claim), place)
+
+    def busy(self, session: str) -> Busy | None:
+        """Return who has *session*; a claim that only its stamp holds is looked after first."""
+        busy = self._sessions.is_busy(session)
+        if busy is None or busy.locked or busy.claim is None:
+            return busy
+        self._recoverer.recover_path(busy.claim)
+        return self._sessions.is_busy(session)
+
+    def _in_flight(
+        self, routine: Routine, now: datetime, done: Pass
+    ) -> tuple[list[Record], list[str]]:
+        """Return the routine's own open slots: those with a live owner, and paths of lost ones.
+
+        One that was never started and that nobody holds only waited: the newer slot takes its
+        place, and it is missed.
+        """
+        running: list[Record] = []
+        lost: list[str] = []
+        for entry in self._claims.open_entries(routine=routine.name):
+            if "manual-" in entry.name.rpartition("~")[2]:
+                continue
+            claim = self._claims.hold(entry)
+            if claim is None:
+                record = self._claims.read_path(entry.claim_path)
+                if record is not None and record.end is None and record.readable:
+                    running.append(record)
+                continue
+            try:
+                if claim.record.started is None and claim.record.readable:
+                    done.settled.append(
+                        claim.settle(
+                            Outcome.MISSED, Reason.BUSY, "it waited, and a newer slot came", at=now
+                        )
+                    )
+                else:
+                    lost.append(entry.claim_path)
+            finally:
+                claim.let_go()
+        return running, lost
+
+    def _skip(
+        self,
+        routine: Routine,
+        occurrence: Occurrence,
+        trigger: Trigger,
+        running: Record,
+        now: datetime,
+        done: Pass,
+    ) -> None:
+        detail = f"{running.ref} is still running"
+        draft = Draft(
+            occurrence,
+            {
+                "routine": routine.name,
+                "session": routine.session_for(occurrence.ref.partition("@")[2]),
+                "trigger": trigger.value,
+                "by": self._owner.user,
+                "tz": routine.zone,
+                "due_at": occurrence.instant,
+                "owner": self._owner.to_json(),
+            },
+            end=outcome_event(
+                at=now, outcome=Outcome.SKIPPED, reason=Reason.OVERLAP, detail=detail
+            ),
+        )
+        claim = self._claims.take(draft, at=now)
+        if claim is not None:
+            done.settled.append(claim.record)
+            claim.let_go()
+        done.done.append(routine.name)
+
+    def _after_claim(self, one: _Wanted, claim: "Claim | StoreError | None", done: Pass) -> None:
+        name = one.routine.name
+        if isinstance(claim, Claim):
+            lease = self._sessions.take(
+                str(claim.record.session), clock=self._clock, own_claim=claim.record.path
+            )
+            if isinstance(lease, Lease):
+                work = self._definitions.work(one.routine)
+                done.ready.append(Ready(claim, lease, one.place, work))
+                done.done.append(name)
+                return
+            # Somebody was quicker: it stays claimed, unstarted, and waits like any other.
+            claim.let_go()
+            done.unstarted = True
+            done.done.append(name)
+        elif isinstance(claim, StoreError):
+            done.faults[name] = claim.message
+        else:
+            log.info("duplicate", extra={"routine": name, "slot": str(one.draft.occurrence.ref)})
+            done.done.append(name)
+        locks.let_go(one.place)
+
+    # Claims that are owed again -----------------------------------------------------------------
+
+    def take_up(
+        self, claim: Claim, work: Work, *, needs_place: bool, now: datetime
+    ) -> Ready | None:
+        """Take what an unstarted claim needs to start after all; None if it has to wait on.
+
+        The claim is let go of when it waits.
+        """
+        session = str(claim.record.session)
+        place = self._places.take(self._definitions.concurrency) if needs_place else -1
+        lease = None
+        if place is not None:
+            lease = self._sessions.take(session, clock=self._clock, own_claim=claim.record.path)
+        if place is None or not isinstance(lease, Lease):
+            if place is not None and place >= 0:
+                locks.let_go(place)
+            claim.let_go()
+            return None
+        ready = Ready(claim, lease, place, work)
+        try:
+            note_attempt(claim, owner=self._owner, at=now)
+        except StoreError:
+            ready.let_go()
+            raise
+        return ready
+
+
+def note_attempt(claim: Claim, *, owner: Owner, at: datetime) -> None:
+    """Note that an unstarted claim is taken up again, and by whom."""
+    claim.append(Event.ATTEMPT, at=at, n=claim.record.attempts + 1, owner=owner.to_json())
+
+
+def claim_line(
+    work: Work,
+    *,
+    owner: Owner,
+    key: str,
+    session: str,
+    trigger: Trigger,
+    zone: str,
+    due_at: datetime,
+    by: str | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return what the first line of a claim says besides its identity."""
+    return {
+        "routine": work.routine,
+        "session": session,
+        "trigger": trigger.value,
+        "by": by or owner.user,
+        "tz": zone,
+        "due_at": due_at,
+        "agent": work.agent_name,
+        "model": work.model,
+        "cwd": work.cwd,
+        "definition": work.digest,
+        "key": key,
+        "prompt": one_line(work.prompt, most=SHOWN),
+        "owner": owner.to_json(),
+        **more,
+    }

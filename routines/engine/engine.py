@@ -1,0 +1,784 @@
+"""The engine: what is due is claimed, run and settled, in an agent's own process or a scheduler's.
+
+    async with Engine("state", agent=MyAgent(), routines=[digest]) as engine:
+        ...
+
+It touches no signal, log configuration, working directory or environment. Nothing that matters
+lives in its memory: kill it at any line, start it again, and what is due is computed from the
+files.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import platform
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from routines.agents.base import Agent, Turn
+from routines.domain.agent import AgentSpec
+from routines.domain.names import instant_name
+from routines.domain.occurrence import Kind, Occurrence
+from routines.domain.outcome import Outcome, Reason, Trigger
+from routines.domain.record import Record
+from routines.domain.routine import CatchUpPolicy, Routine
+from routines.domain.wakeup import DEFAULT_BOUNDS, Bounds
+from routines.engine import host
+from routines.engine.agenda import Agenda
+from routines.engine.arming import Arming
+from routines.engine.claiming import Claimer, Pass, Ready, claim_line
+from routines.engine.clock import EngineClock, SystemClock
+from routines.engine.definitions import Definitions, FixedDefinitions, edited
+from routines.engine.recovering import Recoverer
+from routines.engine.running import Runner, Running, in_thread
+from routines.engine.turns import Verdict
+from routines.engine.waking import Waker
+from routines.engine.work import Work
+from routines.errors import (
+    EngineMisuse,
+    RoutinesError,
+    SessionBusyError,
+    StoreError,
+    UnknownRoutine,
+)
+from routines.store.claims import Claim, ClaimStore, Draft
+from routines.store.control import BEAT_EVERY, Scheduler, SchedulerStore
+from routines.store.sessions import Lease, SessionStore
+from routines.store.state import State, open_for_writing
+from routines.version import VERSION
+
+log = logging.getLogger("routines")
+
+# What other processes add, change or cancel is seen within 2 s.
+_LOOK_EVERY = timedelta(seconds=1)
+# A peer that crashed is noticed within a minute, not only when somebody restarts.
+_RECOVER_EVERY = timedelta(seconds=60)
+# A wall clock that moved so much against the time awake was set, or the machine slept.
+_STEP = timedelta(seconds=2)
+# An absence is worth telling of from here on.
+_SLEEP = timedelta(minutes=2)
+DEFAULT_GRACE = timedelta(seconds=30)
+DEFAULT_CONCURRENCY = 4
+# `stop` waits so long for turns that were ended: their programs get their own signals first.
+_ENDING = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineEvent:
+    """Something that happened, for a host that wants to know.
+
+    Attributes:
+        name: A stable word: `fired`, `settled`, `missed`, `waiting`, `fault`.
+        ref: The occurrence or routine.
+        data: Facts about it, plain JSON types.
+    """
+
+    name: str
+    ref: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The workspace's limits, and the bounds of wake-ups.
+
+    Attributes:
+        concurrency: How many turns run at once.
+        wakeups: The guardrails of PROMISES W1.
+    """
+
+    concurrency: int = DEFAULT_CONCURRENCY
+    wakeups: Bounds = DEFAULT_BOUNDS
+
+
+class Engine:
+    """Runs routines on one state folder.
+
+    Args:
+        state: The state folder; it is made if it is missing.
+        agent: What answers turns in this process: an object with an async `run(turn)`, or a
+            function. None if all agents are commands.
+        routines: The routines, or where they come from.
+        clock: The clock; tests give `routines.testing.FakeClock`.
+        limits: Bounds of concurrency and wake-ups.
+        on_event: Called on the loop for each event; an exception in it is logged and harms nobody.
+        agents: Agents that routines may name, besides `echo`.
+        root: The folder that turns run in unless their routine says otherwise; by default the one
+            that holds the state folder.
+        is_scheduler: Whether it shows itself as a scheduler to other processes.
+
+    Raises:
+        StoreError: The state folder can't be used.
+    """
+
+    def __init__(
+        self,
+        state: str | os.PathLike[str],
+        *,
+        agent: Agent | Callable[[Turn], Any] | None = None,
+        routines: Iterable[Routine] | Definitions = (),
+        clock: EngineClock | None = None,
+        limits: Limits | None = None,
+        on_event: Callable[[EngineEvent], None] | None = None,
+        agents: Mapping[str, AgentSpec] | None = None,
+        root: str | None = None,
+        is_scheduler: bool = True,
+    ) -> None:
+        self._path = os.path.abspath(os.fspath(state))
+        self._agent = agent
+        self._limits = limits or Limits()
+        self._clock: EngineClock = clock or SystemClock()
+        self._on_event = on_event
+        self._definitions: Definitions
+        if isinstance(routines, Iterable):
+            self._definitions = FixedDefinitions(
+                routines,
+                root=root or os.path.dirname(self._path),
+                concurrency=self._limits.concurrency,
+                agents=agents,
+                has_host_agent=agent is not None,
+            )
+        else:
+            self._definitions = routines
+        self._is_scheduler = is_scheduler
+        self._pid = os.getpid()
+        self._in_flight: dict[str, Running] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._stopping = False
+        self._started = False
+        self._loop_task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._starting: asyncio.Lock = asyncio.Lock()
+
+    # Life ---------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Recover what a crash left, then fire what is due, until `stop`."""
+        async with self._starting:
+            self._check_usable()
+            if self._started:
+                return
+            self._stopping = False
+            await self._open()
+            if self._stopping:
+                # `stop` was called while we were opening.
+                await self._close("stopped")
+                return
+            self._started = True
+            self._loop_task = asyncio.ensure_future(self._loop())
+
+    async def stop(self, *, grace: timedelta = DEFAULT_GRACE, leave_turns: bool = False) -> None:
+        """Claim nothing more, give turns *grace* to end, end them, and stop.
+
+        May be called at any moment, also before `start` has finished and from inside a turn. A
+        stopped engine can be started again.
+
+        Args:
+            grace: How long turns may take to end by themselves.
+            leave_turns: Whether turns with a process of their own are left to it.
+        """
+        self._stopping = True
+        self._wake.set()
+        async with self._starting:
+            if not self._started:
+                return
+            self._started = False
+            loop_task, self._loop_task = self._loop_task, None
+            if loop_task is not None:
+                await asyncio.wait([loop_task])
+            await self._end_turns(grace, leave_turns=leave_turns)
+            await self._close("stopped")
+
+    def hurry(self) -> None:
+        """End the grace of a `stop` under way: the turns end at once."""
+        for running in list(self._in_flight.values()):
+            running.stop()
+
+    async def _end_turns(self, grace: timedelta, *, leave_turns: bool) -> None:
+        mine = asyncio.current_task()
+        waiting = {
+            running.done
+            for running in self._in_flight.values()
+            if not (leave_turns and running.is_process)
+        }
+        if mine in self._tasks or not waiting:
+            # Called from inside a turn: waiting for it would be waiting for ourselves.
+            for running in self._in_flight.values():
+                if not (leave_turns and running.is_process):
+                    running.stop()
+            return
+        _, left = await asyncio.wait(waiting, timeout=grace.total_seconds())
+        if not left:
+            return
+        for running in list(self._in_flight.values()):
+            if running.done in left:
+                running.stop()
+        await asyncio.wait(left, timeout=_ENDING.total_seconds())
+
+    async def _open(self) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="routines-store")
+        try:
+            await self._off(self._open_store)
+        except BaseException:
+            self._pool.shutdown(wait=False)
+            raise
+
+    def _open_store(self) -> None:
+        here = host.here()
+        self._state: State = open_for_writing(self._path, boot=here.boot)
+        self._owner = host.owner()
+        self._claims = ClaimStore(self._state)
+        self._sessions = SessionStore(self._state)
+        self._agenda = Agenda()
+        self._arming = Arming(self._state, by=self._owner.user)
+        self._recoverer = Recoverer(self._state, clock=self._clock, owner=self._owner)
+        self._claimer = Claimer(
+            self._state,
+            definitions=self._definitions,
+            arming=self._arming,
+            recoverer=self._recoverer,
+            clock=self._clock,
+            owner=self._owner,
+            alive_since=lambda: self._alive_since,
+            saw=self._agenda.saw,
+        )
+        self._waker = Waker(
+            self._state,
+            definitions=self._definitions,
+            claimer=self._claimer,
+            clock=self._clock,
+            owner=self._owner,
+            bounds=self._limits.wakeups,
+            asleep=self._slept_through,
+        )
+        self._runner = Runner(
+            self._state,
+            clock=self._clock,
+            owner=self._owner,
+            recoverer=self._recoverer,
+            agent=self._agent,
+            reread=self._reread,
+        )
+        now = self._clock.now()
+        self._alive_since: datetime | None = None
+        self._sleeps: tuple[tuple[datetime, datetime], ...] = ()
+        self._last_now, self._last_awake = now, self._clock.awake()
+        self._recovered_at = self._beat_at = float("-inf")
+        self._unstarted = self._arm_again = True
+        self._waiting: dict[str, str] = {}
+        self._scheduler: Scheduler | None = None
+        self._scheduler_fd: int | None = None
+        if self._is_scheduler:
+            self._enter(now)
+
+    def _enter(self, now: datetime) -> None:
+        self._scheduler = Scheduler(
+            id=str(uuid.uuid4()),
+            owner=self._owner.to_json(),
+            version=VERSION,
+            started_at=now,
+            beat_at=now,
+            path=os.environ.get("PATH", ""),
+            programs={"python": platform.python_version()},
+        )
+        schedulers = SchedulerStore(self._state)
+        for past, held in schedulers.live():
+            if held is False:
+                # It died without a word: its last beat is all that is known of its end.
+                schedulers.leave(replace(past, ended_at=past.beat_at, why="died"), None)
+        self._scheduler_fd = schedulers.enter(self._scheduler)
+
+    async def _close(self, why: str) -> None:
+        if self._scheduler is not None:
+            left = replace(self._scheduler, ended_at=self._clock.now(), why=why)
+            fd, self._scheduler, self._scheduler_fd = self._scheduler_fd, None, None
+            try:
+                await self._off(SchedulerStore(self._state).leave, left, fd)
+            except StoreError as error:
+                log.warning("scheduler-not-recorded", extra={"error": error.message})
+        self._pool.shutdown(wait=True)
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise EngineMisuse(
+                "this engine was made before a fork, in another process",
+                hint="make an engine of its own in each process",
+            )
+
+    async def _off(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Do store work off the loop; one at a time, so that passes never overlap."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
+
+    # The loop -----------------------------------------------------------------------------------
+
+    async def _loop(self) -> None:
+        while not self._stopping:
+            try:
+                await self._pass()
+            except Exception:
+                # A fault of ours in one pass must not end the others; the next comes as planned.
+                log.exception("pass-failed")
+            if self._stopping:
+                return
+            await self._clock.wait(self._pause(), self._wake)
+            self._wake.clear()
+
+    def _pause(self) -> float:
+        now = self._clock.now()
+        upcoming = self._agenda.next_look()
+        span = _LOOK_EVERY if upcoming is None else min(_LOOK_EVERY, upcoming - now)
+        return max(span.total_seconds(), 0.0)
+
+    async def _pass(self, names: Iterable[str] | None = None, *, patience: float = 0.0) -> Pass:
+        """Look at everything once, and start what can start."""
+        now = self._clock.now()
+        done: Pass = await self._off(self._look, now, names, patience)
+        for ready in done.ready:
+            self._begin(ready)
+        self._tell(done)
+        return done
+
+    def _look(self, now: datetime, names: Iterable[str] | None, patience: float) -> Pass:
+        """Do the store's part of a pass."""
+        self._note_time(now)
+        if self._definitions.look(now) or self._arm_again:
+            self._arm(now)
+        done = Pass()
+        self._recover(now, done)
+        if self._alive_since is None:
+            self._alive_since = now
+        if not self._stopping:
+            self._claim(now, names, patience, done)
+            self._fire_wakeups(now, done)
+        self._beat(now)
+        return done
+
+    def _note_time(self, now: datetime) -> None:
+        """See whether the machine slept, or the clock was set (L3, L6)."""
+        awake = self._clock.awake()
+        passed = now - self._last_now
+        slept = passed - timedelta(seconds=awake - self._last_awake)
+        if passed > _SLEEP and self._alive_since is not None:
+            self._sleeps = (*self._sleeps[-99:], (self._last_now, now))
+            log.warning("absent", extra={"since": str(self._last_now), "until": str(now)})
+        if abs(slept) > _STEP:
+            # Every next slot was worked out by a clock that no longer holds.
+            self._agenda.rebuild(self._definitions.routines, now)
+        self._last_now, self._last_awake = now, awake
+
+    def _slept_through(self, instant: datetime) -> bool:
+        return any(start <= instant <= end for start, end in self._sleeps)
+
+    def _arm(self, now: datetime) -> None:
+        failed = self._arming.arm(self._definitions, now)
+        self._agenda.rebuild(self._definitions.routines, now)
+        # The cursors of those that failed are tried again at the next pass.
+        self._arm_again = bool(failed)
+        if self._scheduler is not None:
+            armed = {
+                name: routine.digest()
+                for name, routine in self._definitions.routines.items()
+                if routine.enabled
+            }
+            self._scheduler = replace(self._scheduler, armed=armed)
+            self._beat_at = float("-inf")
+
+    def _recover(self, now: datetime, done: Pass) -> None:
+        awake = self._clock.awake()
+        due = awake - self._recovered_at >= _RECOVER_EVERY.total_seconds()
+        if not due and not self._unstarted:
+            return
+        self._recovered_at = awake
+        self._unstarted = False
+        recovered = self._recoverer.recover()
+        done.settled += recovered.settled
+        for claim in sorted(recovered.owed_again, key=lambda claim: claim.record.due_at):
+            try:
+                self._take_up(claim, now, done)
+            except (RoutinesError, OSError) as error:
+                claim.let_go()
+                self._unstarted = True
+                log.error(  # noqa: TRY400 - the cause is in the message
+                    "take-up-failed", extra={"ref": claim.record.ref, "error": str(error)}
+                )
+
+    def _take_up(self, claim: Claim, now: datetime, done: Pass) -> None:
+        """Decide anew about a claim that was never started."""
+        if self._stopping:
+            claim.let_go()
+            return
+        record = claim.record
+        decided = self._work_again(record, now)
+        if isinstance(decided, Verdict):
+            done.settled.append(
+                claim.settle(decided.outcome, decided.reason, decided.detail, at=now)
+            )
+            claim.let_go()
+            return
+        ready = self._claimer.take_up(
+            claim, decided, needs_place=record.occurrence.kind is not Kind.MANUAL, now=now
+        )
+        if ready is None:
+            self._unstarted = True
+        else:
+            done.ready.append(ready)
+
+    def _work_again(self, record: Record, now: datetime) -> Work | Verdict:
+        """Return what an unstarted claim is to do by today's definition, or how it ends instead."""
+        occurrence = record.occurrence
+        if occurrence.kind is Kind.WAKE:
+            return self._waker.work_of(record, now)
+        routine = self._definitions.current(occurrence.owner)
+        if routine is None:
+            return Verdict(Outcome.SKIPPED, Reason.EDITED, "its routine is gone")
+        agent = record.claim.get("agent") if occurrence.kind is Kind.MANUAL else None
+        work = self._definitions.work(routine, agent=agent)
+        if occurrence.kind is Kind.MANUAL:
+            return _with_more(replace(work, only_if=None), record.claim.get("append"))
+        changed = edited(
+            replace(work, digest=record.claim.get("definition")),
+            routine,
+            occurrence,
+            self._definitions.work,
+        )
+        if isinstance(changed, Verdict):
+            return changed
+        late = now - record.due_at
+        none = routine.catch_up is CatchUpPolicy.NONE
+        if (
+            none
+            and late > timedelta(seconds=60)
+            and not self._agenda.saw(routine.name, record.due_at)
+        ):
+            return Verdict(Outcome.MISSED, Reason.NO_SCHEDULER, "catch_up is none")
+        return work
+
+    def _claim(
+        self, now: datetime, names: Iterable[str] | None, patience: float, done: Pass
+    ) -> None:
+        due = self._agenda.due(now) if names is None else list(names)
+        if not due:
+            return
+        found = self._claimer.claim_due(due, now=now, patience=patience)
+        for name in found.done:
+            routine = self._definitions.routines.get(name)
+            if routine is None:
+                self._agenda.forget(name)
+            else:
+                self._agenda.arm(routine, now)
+        for name in (*found.waiting, *found.busy):
+            self._agenda.wait(name, now)
+        for name in found.faults:
+            self._agenda.fault(name, now)
+        self._unstarted = self._unstarted or found.unstarted
+        done.ready += found.ready
+        done.settled += found.settled
+        done.missed += found.missed
+        done.waiting |= found.waiting
+        done.faults |= found.faults
+        done.busy += found.busy
+
+    def _fire_wakeups(self, now: datetime, done: Pass) -> None:
+        woken = self._waker.fire_due(now)
+        done.ready += woken.ready
+        done.settled += woken.settled
+        self._unstarted = self._unstarted or woken.unstarted
+
+    def _beat(self, now: datetime) -> None:
+        awake = self._clock.awake()
+        if self._scheduler is None or awake - self._beat_at < BEAT_EVERY.total_seconds():
+            return
+        self._beat_at = awake
+        self._scheduler = replace(self._scheduler, beat_at=now, sleeps=self._sleeps)
+        try:
+            SchedulerStore(self._state).beat(self._scheduler)
+        except StoreError as error:
+            log.warning("beat-not-written", extra={"error": error.message})
+
+    # Turns --------------------------------------------------------------------------------------
+
+    def _begin(self, ready: Ready) -> Running:
+        record = ready.claim.record
+        running = Running(record.ref, record.routine)
+        self._in_flight[record.ref] = running
+        self._emit("fired", record.ref, {"trigger": record.trigger.value})
+        task = asyncio.ensure_future(self._see_through(ready, running))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return running
+
+    async def _see_through(self, ready: Ready, running: Running) -> None:
+        record: Record | None = None
+        try:
+            record = await self._runner.run(ready, running)
+        except Exception:
+            log.exception("turn-failed", extra={"ref": running.ref})
+            ready.let_go()
+        finally:
+            self._in_flight.pop(running.ref, None)
+            if not running.done.done():
+                running.done.set_result(record)
+            if record is None:
+                self._unstarted = True
+            else:
+                self._settled(record)
+            self._agenda.hurry()
+            self._wake.set()
+
+    def _reread(self, ready: Ready, work: Work) -> Work | Verdict:
+        current = None if work.routine is None else self._definitions.current(work.routine)
+        return edited(work, current, ready.claim.occurrence, self._definitions.work)
+
+    def _tell(self, done: Pass) -> None:
+        for record in done.settled:
+            self._settled(record)
+        for missed in done.missed:
+            self._emit("missed", missed.routine, {"to": str(missed.last), "reason": missed.reason})
+        for name, why in done.waiting.items():
+            if self._waiting.get(name) != why:
+                self._emit("waiting", name, {"why": why})
+        self._waiting = done.waiting
+        for name, why in done.faults.items():
+            self._emit("fault", name, {"error": why})
+
+    def _settled(self, record: Record) -> None:
+        end = record.end or {}
+        self._emit(
+            "settled",
+            record.ref,
+            {
+                "outcome": end.get("outcome"),
+                "reason": end.get("reason"),
+                "detail": end.get("detail"),
+            },
+        )
+
+    def _emit(self, name: str, ref: str, data: dict[str, Any]) -> None:
+        level = {"missed": logging.WARNING, "fault": logging.ERROR}.get(name, logging.INFO)
+        if data.get("outcome") in ("failed", "timed-out"):
+            level = logging.ERROR
+        elif data.get("outcome") in ("interrupted", "missed"):
+            level = logging.WARNING
+        log.log(level, name, extra={"ref": ref, **data})
+        if self._on_event is None:
+            return
+        try:
+            self._on_event(EngineEvent(name, ref, data))
+        except Exception:
+            log.exception("on_event-failed")
+
+    # What a host asks ---------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> tuple[str, ...]:
+        """The occurrences whose turns run in or under this engine."""
+        return tuple(self._in_flight)
+
+    def next_due(self) -> datetime | None:
+        """Return until when a host may sleep: the next slot or wake-up, None if there is none."""
+        from routines.store.wakeups import WakeupStore
+
+        slot = self._agenda.next_slot()
+        wakeup = WakeupStore(self._state).next_due(self._clock.now())
+        return min((at for at in (slot, wakeup) if at is not None), default=None)
+
+    def replace(self, routines: Iterable[Routine]) -> None:
+        """Take *routines* in the place of those there are, at the next look.
+
+        Raises:
+            EngineMisuse: The routines come from files.
+        """
+        if not isinstance(self._definitions, FixedDefinitions):
+            raise EngineMisuse("this engine has its routines from files", hint="edit the files")
+        self._definitions.replace(routines)
+        self._wake.set()
+
+    async def tick(self, names: Iterable[str] | None = None) -> list[Record | None]:
+        """Do one pass, wait for its turns, and return their records and what else was settled.
+
+        On an engine that was not started, it opens the state folder for this one pass.
+
+        Args:
+            names: Only these routines; all of them if None.
+        """
+        self._check_usable()
+        opened = not self._started
+        if opened:
+            self._stopping = False
+            await self._open()
+        try:
+            chosen = None if names is None else list(names)
+            records: list[Record | None] = []
+            while True:
+                done = await self._pass(chosen, patience=5.0)
+                records += done.settled
+                turns = [self._in_flight[ready.claim.record.ref] for ready in done.ready]
+                records += [await running.done for running in turns]
+                if not turns:
+                    return records
+        finally:
+            if opened:
+                await self._close("tick")
+
+    async def run(
+        self,
+        name: str,
+        *,
+        append: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        by: str | None = None,
+    ) -> Record:
+        """Run a routine now, once, by hand, and return its record.
+
+        It disregards schedule and `enabled`, uses up no slot, and obeys the session's lease.
+
+        Args:
+            name: The routine.
+            append: Text put after its prompt.
+            agent: Another agent than its own.
+            session: Another session than its own.
+            by: Who asks; by default `user@host`.
+
+        Raises:
+            UnknownRoutine: There is none of that name.
+            SessionBusyError: Its session is in use. Nothing was run or recorded.
+        """
+        running = await self.begin_run(name, append=append, agent=agent, session=session, by=by)
+        record = await running.done
+        if record is None:
+            raise StoreError(
+                f"{running.ref} was not started", hint="the log says why; run it again"
+            )
+        return record
+
+    async def begin_run(
+        self,
+        name: str,
+        *,
+        append: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        by: str | None = None,
+    ) -> Running:
+        """Start a run by hand and return it while it runs; see `run`."""
+        ready = await self._off(self._claim_manual, name, append, agent, session, by, False)
+        return self._begin(ready)
+
+    async def detach_run(
+        self,
+        name: str,
+        *,
+        append: str | None = None,
+        agent: str | None = None,
+        session: str | None = None,
+        by: str | None = None,
+    ) -> str:
+        """Claim a run by hand and leave it to a scheduler; return its id."""
+        claim = await self._off(self._claim_manual, name, append, agent, session, by, True)
+        return str(claim.record.ref)
+
+    def _claim_manual(
+        self,
+        name: str,
+        append: str | None,
+        agent: str | None,
+        session: str | None,
+        by: str | None,
+        detached: bool,
+    ) -> Ready | Claim:
+        routine = self._definitions.current(name)
+        if routine is None:
+            raise UnknownRoutine(name, list(self._definitions.routines))
+        now = self._clock.now().replace(microsecond=0)
+        manual_id = uuid.uuid4().hex[:6]
+        session = session or routine.session_for(f"{instant_name(now)}-{manual_id}")
+        work = replace(self._definitions.work(routine, agent=agent), only_if=None)
+        work = _with_more(work, append)
+        if not detached:
+            busy = self._claimer.busy(session)
+            if busy is not None:
+                raise SessionBusyError(session, busy.holder)
+        occurrence = Occurrence(Kind.MANUAL, name, now, manual_id)
+        line = claim_line(
+            work,
+            owner=self._owner,
+            key=self._state.key(occurrence.ref),
+            session=session,
+            trigger=Trigger.MANUAL,
+            zone=routine.zone,
+            due_at=now,
+            by=by,
+            append=append,
+            detached=detached,
+        )
+        claim = self._claims.take(Draft(occurrence, line), at=self._clock.now())
+        if claim is None:
+            raise StoreError(f"{occurrence.ref} is taken", hint="run it again")
+        if detached:
+            claim.let_go()
+            return claim
+        lease = self._sessions.take(session, clock=self._clock, own_claim=claim.record.path)
+        if isinstance(lease, Lease):
+            return Ready(claim, lease, -1, work)
+        claim.settle(
+            Outcome.SKIPPED,
+            Reason.BUSY,
+            f"session {session} is busy: {lease.holder or 'a turn'}",
+            at=self._clock.now(),
+        )
+        claim.let_go()
+        raise SessionBusyError(session, lease.holder)
+
+    @contextlib.asynccontextmanager
+    async def hold(
+        self, session: str, *, wait: timedelta = timedelta(0), who: str = ""
+    ) -> AsyncIterator[Lease]:
+        """Hold the lease of *session* for the block: no turn of routines runs in it meanwhile.
+
+        Args:
+            session: Its name.
+            wait: How long to wait for it.
+            who: What to say to those who find it busy.
+
+        Raises:
+            SessionBusyError: It was not free in time.
+        """
+        self._check_usable()
+        until = self._clock.awake() + wait.total_seconds()
+        while True:
+            lease = await in_thread(lambda: self._sessions.take(session, clock=self._clock))
+            if isinstance(lease, Lease):
+                break
+            if self._clock.awake() >= until:
+                raise SessionBusyError(session, lease.holder)
+            await self._clock.wait(0.2, asyncio.Event())
+        try:
+            await in_thread(lambda: lease.stamp(None, held_by=who or self._owner.user))
+            yield lease
+        finally:
+            try:
+                await in_thread(lambda: lease.stamp(None))
+            finally:
+                lease.let_go()
+                self._agenda.hurry()
+                self._wake.set()
+
+
+def _with_more(work: Work, append: object) -> Work:
+    """Return *work* with text put after its prompt."""
+    if not isinstance(append, str) or not append:
+        return work
+    return replace(work, prompt=f"{work.prompt.rstrip(chr(10))}\n\n{append}")

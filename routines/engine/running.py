@@ -1,0 +1,350 @@
+"""From ready to settled: a turn process, or an agent object in the engine's own process."""
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from routines.agents.base import (
+    Agent,
+    AgentUnavailable,
+    OutcomeUnknown,
+    Reply,
+    SessionBusy,
+    Turn,
+    TurnFailed,
+    TurnResult,
+)
+from routines.agents.environment import without_surroundings
+from routines.agents.processes import start_turn_process
+from routines.domain.outcome import Outcome, Reason, one_line
+from routines.domain.record import Owner, Record
+from routines.engine.claiming import Ready
+from routines.engine.clock import EngineClock
+from routines.engine.recovering import Recoverer
+from routines.engine.turns import TurnSteps, Verdict
+from routines.engine.work import Work
+from routines.errors import StoreError
+from routines.store import files
+from routines.store.state import State
+
+log = logging.getLogger("routines")
+
+_T = TypeVar("_T")
+
+# A cancelled coroutine gets so long to end; then its session stays busy until it has ended.
+_GRACE_S = 10.0
+# The package may have been found by a relative path or by PYTHONPATH, and the process starts in
+# `/`; PYTHONPATH is not set for it, since its agent would inherit that.
+_PACKAGE_HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_TURN_PROCESS = (
+    "import sys; sys.path[0] = sys.argv.pop(1); "
+    "from routines.engine.turn_process import start; start(sys.argv[1:])"
+)
+# How often a running turn of the host's agent looks for a cancel, and beats.
+_LOOK_S = 1.0
+
+
+async def in_thread(function: Callable[..., _T], *args: Any) -> _T:
+    """Return what *function* does in a thread of its own.
+
+    Not the loop's pool: a turn may take hours, and a disk that is full makes a store wait.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_T] = loop.create_future()
+
+    def tell(set_: Callable[..., None], value: Any) -> None:
+        def unless_done() -> None:
+            if not future.done():
+                set_(value)
+
+        # A loop that has been closed meanwhile has nobody left to tell.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(unless_done)
+
+    def work() -> None:
+        try:
+            result = function(*args)
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
+            tell(future.set_exception, error)
+        else:
+            tell(future.set_result, result)
+
+    threading.Thread(target=work, daemon=True, name=f"routines-{function.__name__}").start()
+    return await future
+
+
+class Running:
+    """One turn under way.
+
+    Attributes:
+        ref: The occurrence.
+        routine: Whose it is, or None.
+        done: Its record, once it is settled; None if it was let go of unstarted.
+    """
+
+    def __init__(self, ref: str, routine: str | None) -> None:
+        self.ref = ref
+        self.routine = routine
+        self.done: asyncio.Future[Record | None] = asyncio.get_running_loop().create_future()
+        self._stops = 0
+        self._pid: int | None = None
+        self.stopping = asyncio.Event()
+
+    @property
+    def is_process(self) -> bool:
+        """Whether the turn has a process of its own, which outlives this one."""
+        return self._pid is not None
+
+    def stop(self) -> None:
+        """End the turn; the second time, at once."""
+        self._stops += 1
+        self.stopping.set()
+        if self._pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGTERM)
+
+
+class Runner:
+    """Starts turns, and sees them to their end."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        clock: EngineClock,
+        owner: Owner,
+        recoverer: Recoverer,
+        agent: Agent | Callable[[Turn], Any] | None,
+        reread: Callable[[Ready, Work], Work | Verdict],
+    ) -> None:
+        self._state = state
+        self._clock = clock
+        self._owner = owner
+        self._recoverer = recoverer
+        self._agent = agent
+        self._reread = reread
+        # Turns that were given up and whose function still runs: their sessions stay busy.
+        self._lingering: set[asyncio.Future[Any]] = set()
+
+    async def run(self, ready: Ready, running: Running) -> Record | None:
+        """Run one turn; return its record, or None if it was let go of unstarted."""
+        if ready.work.agent is not None:
+            return await self._in_process(ready, running)
+        return await self._here(ready, running)
+
+    # A process of its own -----------------------------------------------------------------------
+
+    async def _in_process(self, ready: Ready, running: Running) -> Record | None:
+        try:
+            process = await in_thread(self._start, ready)
+        except (StoreError, OSError) as error:
+            log.error(  # noqa: TRY400 - the cause is in the message
+                "turn-process-not-started", extra={"ref": running.ref, "error": str(error)}
+            )
+            # Nothing was started: the claim is owed again.
+            ready.let_go()
+            return None
+        running._pid = process.pid  # noqa: SLF001 - one module, two halves of one thing
+        try:
+            await in_thread(process.wait)
+            running._pid = None  # noqa: SLF001
+            record = await in_thread(self._recoverer.settle_lost, ready.claim)
+        except StoreError as error:
+            # The claim stays open; whoever looks next settles it.
+            log.error("settle-failed", extra={"ref": running.ref, "error": error.message})  # noqa: TRY400
+            record = ready.claim.record
+        finally:
+            ready.claim.let_go()
+        return record if record.end is not None else None
+
+    def _start(self, ready: Ready) -> Any:
+        folder = self._state.at("output", ready.claim.occurrence.place)
+        files.add_folder(folder)
+        work_path = os.path.join(folder, "work.json")
+        files.replace(work_path, ready.work.encode(), sync=False)
+        fds = (ready.claim.fd, ready.lease.fd, ready.place)
+        process = start_turn_process(
+            [
+                sys.executable,
+                "-c",
+                _TURN_PROCESS,
+                _PACKAGE_HOME,
+                *(str(fd) for fd in fds),
+                self._state.path,
+                ready.claim.record.path,
+                work_path,
+            ],
+            pass_fds=[fd for fd in fds if fd >= 0],
+            env=without_surroundings(os.environ),
+            cwd="/",
+            stderr_path=os.path.join(folder, "turn.log"),
+        )
+        # The lease is the turn process's alone: it must be free when that has ended. The claim
+        # stays ours too, so that we can settle it if it dies.
+        ready.lease.let_go()
+        ready.let_go_of_place()
+        return process
+
+    # The host's own agent -----------------------------------------------------------------------
+
+    async def _here(self, ready: Ready, running: Running) -> Record | None:
+        steps = TurnSteps(
+            self._state,
+            ready.claim,
+            ready.lease,
+            clock=self._clock,
+            owner=self._owner,
+            reread=lambda work: self._reread(ready, work),
+        )
+        lingering: asyncio.Future[Any] | None = None
+        try:
+            if ready.work.only_if is not None:
+                verdict = await in_thread(steps.gate, ready.work, dict(os.environ))
+                if verdict is not None:
+                    return await in_thread(steps.settle, verdict)
+            begun = await in_thread(steps.begin, ready.work)
+            if begun is None:
+                return ready.claim.record if ready.claim.record.end is not None else None
+            work, turn = begun
+            result, lingering = await self._ask(steps, work, turn, running)
+            return await in_thread(steps.finish, work, turn, result)
+        except StoreError as error:
+            log.error("turn-not-started", extra={"ref": running.ref, "error": error.message})  # noqa: TRY400
+            return None
+        finally:
+            ready.let_go_of_place()
+            ready.claim.let_go()
+            if lingering is None:
+                ready.lease.let_go()
+            else:
+                self._linger(lingering, ready)
+
+    def _linger(self, future: asyncio.Future[Any], ready: Ready) -> None:
+        """Keep the session busy until a function that ignored its limit has really ended (T5)."""
+        log.warning("still-running", extra={"ref": ready.claim.record.ref})
+        self._lingering.add(future)
+
+        def free(ended: asyncio.Future[Any]) -> None:
+            self._lingering.discard(ended)
+            if not ended.cancelled():
+                ended.exception()
+            ready.lease.let_go()
+
+        future.add_done_callback(free)
+
+    async def _ask(
+        self, steps: TurnSteps, work: Work, turn: Turn, running: Running
+    ) -> tuple[TurnResult, asyncio.Future[Any] | None]:
+        """Put *turn* to the agent; return how it ended, and what of it still runs."""
+        if self._agent is None:
+            missing = TurnResult(
+                outcome=Outcome.FAILED, reason=Reason.NOT_FOUND, detail="the engine has no agent"
+            )
+            return missing, None
+        answer = asyncio.ensure_future(_answer(self._agent, turn))
+        wake = asyncio.Event()
+        answer.add_done_callback(lambda _: wake.set())
+        stopping = asyncio.ensure_future(running.stopping.wait())
+        stopping.add_done_callback(lambda _: wake.set())
+        try:
+            ended = await self._watch(steps, work, answer, running, wake)
+        finally:
+            stopping.cancel()
+        if ended is None:
+            return _result(answer), None
+        answer.cancel()
+        await asyncio.wait([answer], timeout=_GRACE_S)
+        if not answer.done():
+            return ended, answer
+        if not answer.cancelled() and answer.exception() is None:
+            # It ended by itself in the last moment: it is judged by how it did.
+            return _result(answer), None
+        return ended, None
+
+    async def _watch(
+        self,
+        steps: TurnSteps,
+        work: Work,
+        answer: asyncio.Future[Any],
+        running: Running,
+        wake: asyncio.Event,
+    ) -> TurnResult | None:
+        """Wait for the answer; return how the turn ends if it has to be ended first."""
+        while not answer.done():
+            left = steps.left(work)
+            if left <= timedelta(0):
+                return TurnResult(
+                    outcome=Outcome.TIMED_OUT,
+                    reason=Reason.TIMEOUT,
+                    detail=f"ended after {work.timeout}",
+                )
+            if running.stopping.is_set():
+                return TurnResult(
+                    outcome=Outcome.INTERRUPTED, reason=Reason.STOPPED, detail="the engine stopped"
+                )
+            if await in_thread(self._cancelled, steps):
+                return TurnResult(outcome=Outcome.CANCELLED, detail="ended on request")
+            wake.clear()
+            if answer.done() or running.stopping.is_set():
+                continue
+            await self._clock.wait(min(left.total_seconds(), _LOOK_S), wake)
+        return None
+
+    def _cancelled(self, steps: TurnSteps) -> bool:
+        steps.claim.touch()
+        try:
+            return steps.take_up_cancel() is not None
+        except StoreError as error:
+            log.warning("cancel-not-read", extra={"ref": steps.ref, "error": error.message})
+            return False
+
+
+async def _answer(agent: Agent | Callable[[Turn], Any], turn: Turn) -> Any:
+    run = agent if not hasattr(agent, "run") else agent.run
+    if inspect.iscoroutinefunction(run):
+        return await run(turn)
+    answer = await in_thread(run, turn)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _result(answer: asyncio.Future[Any]) -> TurnResult:
+    try:
+        said = answer.result()
+    except asyncio.CancelledError:
+        return TurnResult(outcome=Outcome.FAILED, reason=Reason.AGENT, detail="it cancelled itself")
+    except SessionBusy as error:
+        return TurnResult(outcome=None, reason=Reason.BUSY, detail=one_line(str(error)))
+    except AgentUnavailable as error:
+        return TurnResult(outcome=None, reason=Reason.NOT_STARTED, detail=one_line(str(error)))
+    except TurnFailed as error:
+        return TurnResult(outcome=Outcome.FAILED, reason=Reason.AGENT, detail=one_line(str(error)))
+    except OutcomeUnknown as error:
+        return TurnResult(
+            outcome=Outcome.INTERRUPTED, reason=Reason.OUTCOME_UNKNOWN, detail=one_line(str(error))
+        )
+    except Exception as error:  # noqa: BLE001 - an agent may fail in any way, and it is one turn's end
+        return TurnResult(
+            outcome=Outcome.FAILED,
+            reason=Reason.AGENT,
+            detail=one_line(f"{type(error).__name__}: {error}"),
+        )
+    if not isinstance(said, str | Reply | None):
+        return TurnResult(
+            outcome=Outcome.FAILED,
+            reason=Reason.BAD_OUTPUT,
+            detail=f"the agent answered {type(said).__name__}, not a Reply or a text",
+        )
+    reply = said if isinstance(said, Reply) else Reply(text=said or "")
+    if reply.failed is not None:
+        return TurnResult(
+            outcome=Outcome.FAILED, reason=Reason.AGENT, detail=one_line(reply.failed), reply=reply
+        )
+    return TurnResult(outcome=Outcome.COMPLETED, reply=reply)

@@ -1,0 +1,215 @@
+"""From pending to claimed: wake-ups that are due (PROMISES W2 to W5)."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from routines.domain.clock import Clock
+from routines.domain.outcome import Reason, one_line
+from routines.domain.record import Owner, Record
+from routines.domain.wake_texts import wrap
+from routines.domain.wakeup import Bounds, Fire, Skip, Wait, Wakeup, plan_busy
+from routines.domain.zones import zone
+from routines.engine.claiming import Claimer, Ready
+from routines.engine.definitions import Definitions
+from routines.engine.turns import SHOWN
+from routines.engine.work import Work
+from routines.errors import RoutinesError, StoreBusy, StoreError
+from routines.store import locks
+from routines.store.claims import ClaimStore
+from routines.store.places import PlaceStore
+from routines.store.sessions import Lease, SessionStore
+from routines.store.state import State
+from routines.store.wakeups import Hint, WakeupStore
+
+log = logging.getLogger("routines")
+
+
+@dataclass(slots=True)
+class Woken:
+    """What a look at the wake-ups came to."""
+
+    ready: list[Ready] = field(default_factory=list)
+    settled: list[Record] = field(default_factory=list)
+    deferred: list[str] = field(default_factory=list)
+    unstarted: bool = False
+
+
+class Waker:
+    """Fires the wake-ups of one state folder."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        definitions: Definitions,
+        claimer: Claimer,
+        clock: Clock,
+        owner: Owner,
+        bounds: Bounds,
+        asleep: Callable[[datetime], bool],
+    ) -> None:
+        self._state = state
+        self._definitions = definitions
+        self._claimer = claimer
+        self._clock = clock
+        self._owner = owner
+        self._bounds = bounds
+        self._asleep = asleep
+        self._wakeups = WakeupStore(state)
+        self._claims = ClaimStore(state)
+        self._places = PlaceStore(state)
+        self._sessions = SessionStore(state)
+
+    def fire_due(self, now: datetime) -> Woken:
+        """Claim what is due and can start; settle or put off what can't.
+
+        One wake-up that can't be fired keeps no other from it.
+        """
+        woken = Woken()
+        for hint in self._wakeups.due(now):
+            try:
+                self._one(hint, now, woken)
+            except StoreBusy:
+                # Its session's agent is setting or cancelling one this moment: next second.
+                continue
+            except (RoutinesError, OSError) as error:
+                log.error(  # noqa: TRY400 - the cause is in the message
+                    "wake-failed", extra={"wakeup": hint.id, "error": str(error)}
+                )
+        return woken
+
+    def _one(self, hint: Hint, now: datetime, woken: Woken) -> None:
+        place = zone(self._definitions.zone)
+        planned = self._wakeups.plan(
+            hint, claims=self._claims, now=now, bounds=self._bounds, place=place
+        )
+        if planned is None:
+            return
+        wakeup, due = planned
+        if isinstance(due, Fire):
+            busy = self._claimer.busy(wakeup.session)
+            if busy is not None:
+                self._busy(wakeup, plan_busy(wakeup, due, now=now), due, now, woken)
+                return
+            self._fire(wakeup, due, now, woken)
+        elif isinstance(due, Skip):
+            self._skip(wakeup, due, now, woken)
+        elif due.limit:
+            self._wakeups.postpone(
+                wakeup.session,
+                wakeup.id,
+                wakeup.next_at,
+                until=due.until,
+                claims=self._claims,
+                at=now,
+            )
+
+    def _busy(
+        self, wakeup: Wakeup, answer: Skip | Wait, due: Fire, now: datetime, woken: Woken
+    ) -> None:
+        if isinstance(answer, Skip):
+            self._skip(wakeup, answer, now, woken)
+            return
+        self._wakeups.defer(
+            wakeup.session, wakeup.id, due.instant, until=answer.until, claims=self._claims, at=now
+        )
+        woken.deferred.append(wakeup.id)
+        log.info("deferred", extra={"wakeup": wakeup.id, "session": wakeup.session})
+
+    def _skip(self, wakeup: Wakeup, due: Skip, now: datetime, woken: Woken) -> None:
+        record = self._wakeups.settle_skipped(
+            wakeup.session,
+            wakeup.id,
+            due,
+            claims=self._claims,
+            at=now,
+            detail="its session is busy" if due.reason is Reason.BUSY else "the day's limit",
+            extra={"by": wakeup.created_by, "owner": self._owner.to_json()},
+        )
+        if record is not None:
+            woken.settled.append(record)
+            if due.reason is Reason.BUSY and not wakeup.recurs:
+                log.error("wake-given-up", extra={"ref": record.ref, "session": wakeup.session})
+
+    def _fire(self, wakeup: Wakeup, due: Fire, now: datetime, woken: Woken) -> None:
+        place = self._places.take(self._definitions.concurrency)
+        if place is None:
+            return
+        try:
+            work = self._work(wakeup.session, wakeup.prompt)
+            claim = self._wakeups.take(
+                wakeup.session,
+                wakeup.id,
+                due.instant,
+                claims=self._claims,
+                at=now,
+                bounds=self._bounds,
+                place=zone(self._definitions.zone),
+                passed=due.passed,
+                extra={
+                    "routine": work.routine,
+                    "tz": wakeup.tz,
+                    "agent": work.agent_name,
+                    "prompt": one_line(wakeup.prompt, most=SHOWN),
+                    "owner": self._owner.to_json(),
+                },
+                patience=0.0,
+            )
+        except BaseException:
+            locks.let_go(place)
+            raise
+        if claim is None:
+            locks.let_go(place)
+            return
+        lease = self._sessions.take(wakeup.session, clock=self._clock, own_claim=claim.record.path)
+        if isinstance(lease, Lease):
+            work = self.work_of(claim.record, now)
+            woken.ready.append(Ready(claim, lease, place, work))
+            return
+        locks.let_go(place)
+        claim.let_go()
+        woken.unstarted = True
+
+    def work_of(self, record: Record, now: datetime) -> Work:
+        """Return what the woken turn of a claimed firing is to do, its prompt wrapped (W5).
+
+        Raises:
+            StoreError: The claim does not hold its wake-up any more.
+        """
+        wakeup = Wakeup.from_json(record.claim.get("wakeup"))
+        if wakeup is None:
+            raise StoreError(f"{record.path} does not say which wake-up it is for")
+        missed = record.claim.get("missed")
+        prompt = wrap(
+            wakeup,
+            now=now,
+            reply_to=(),
+            late_because="the machine was asleep" if self._asleep(wakeup.next_at) else "",
+            passed=int(missed.get("count") or 0) if isinstance(missed, dict) else 0,
+        )
+        return self._work(wakeup.session, prompt)
+
+    def _work(self, session: str, prompt: str) -> Work:
+        routine = self._definitions.current(routine_of(session) or "")
+        if routine is not None:
+            # The gate and the limit on lateness belong to slots alone.
+            work = self._definitions.work(routine)
+            return replace(work, prompt=prompt, only_if=None, start_within=None, files=())
+        choice = self._definitions.agent(None)
+        return Work(
+            root=self._definitions.root,
+            routine=None,
+            agent=choice.spec,
+            agent_name=choice.name,
+            prompt=prompt,
+            cwd=self._definitions.root,
+        )
+
+
+def routine_of(session: str) -> str | None:
+    """Return the routine that a session belongs to: `routine:<name>` or `routine:<name>@<slot>`."""
+    if not session.startswith("routine:"):
+        return None
+    return session.removeprefix("routine:").partition("@")[0]
