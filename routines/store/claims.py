@@ -28,14 +28,12 @@ from routines.domain.occurrence import (
 )
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, Owner, Record, encode, fold, outcome_event
-from routines.errors import NotDurable, StoreError
+from routines.errors import StoreBusy, StoreError
 from routines.store import files, locks
 from routines.store.state import State
 
 # Two claims of one slot can't both be drafts for longer than a slow disk takes.
 ABANDONED_AFTER = timedelta(minutes=1)
-# What file systems without hard links answer (exFAT, some shares and FUSE mounts; EMLINK: full).
-_NO_LINKS = frozenset([errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK])
 
 
 class Claim:
@@ -51,6 +49,8 @@ class Claim:
         self.record = record
         self.fd = fd
         self._open_path = open_path
+        # Whether a sync of the file has failed: what it says then is not what the disk says.
+        self._doubtful = False
 
     @property
     def occurrence(self) -> Occurrence:
@@ -98,10 +98,14 @@ class Claim:
         Raises:
             NotDurable: It could not be written; the claim stays open and locked.
         """
-        if self.reread().end is None:
-            self._append(
-                outcome_event(at=at, outcome=outcome, reason=reason, detail=detail, **more)
-            )
+        end = self.reread().end
+        if end is None:
+            end = outcome_event(at=at, outcome=outcome, reason=reason, detail=detail, **more)
+            self._append(end)
+        elif self._doubtful:
+            # Ours, from before a failed sync. Written once more, word for word: either line may
+            # be the one that the disk keeps.
+            self._append(end)
         with contextlib.suppress(OSError):
             # Only a second name: whoever reconciles next removes it if this fails.
             files.remove(self.open_path)
@@ -112,35 +116,39 @@ class Claim:
         try:
             if not self.still_named():
                 self._publish_anew()
-            files.append_line(self.fd, line)
+            files.append_line(self.fd, line, anew=self._doubtful)
         except OSError as error:
+            self._doubtful = True
             raise files.fault(error, "append to", self.path) from error
+        self._doubtful = False
         self.reread()
 
     def _publish_anew(self) -> None:
         """Give the record its name back, after its folder was taken away under us."""
-        for parent in files.add_folder(os.path.dirname(self.path)):
-            files.sync_folder(parent)
-        if not os.path.exists(self.open_path):
-            for parent in files.add_folder(os.path.dirname(self.open_path)):
-                files.sync_folder(parent)
+        if os.path.lexists(self.path):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        files.make_folder(os.path.dirname(self.path))
+        files.make_folder(os.path.dirname(self.open_path))
         draft = files.draft_name(self.open_path)
-        data = files.read_fd(self.fd)
         fd = files.open_new(draft)
         try:
             _lock_own(fd)
-            files.write_all(fd, data)
+            files.write_all(fd, files.read_fd(self.fd))
             files.calls.fsync(fd)
-            files.link(draft, self.path)
-        except FileExistsError:
-            files.remove(draft)
-            locks.let_go(fd)
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE)) from None
-        with contextlib.suppress(OSError):
+            # Before the link, as for every claim: one that is seen must be found in open/ too.
             files.calls.rename(draft, self.open_path)
-        files.sync_folder(os.path.dirname(self.path))
+            files.sync_folder(os.path.dirname(self.open_path))
+            published = _publish(self.open_path, self.path, fd)
+        except OSError:
+            files.discard(draft)
+            locks.let_go(fd)
+            raise
+        if published is None:
+            locks.let_go(fd)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         locks.let_go(self.fd)
-        self.fd = fd
+        self.fd = published
+        files.sync_folder(os.path.dirname(self.path))
 
     def let_go(self) -> None:
         """Close the descriptor; unless it was handed on, the claim is then nobody's."""
@@ -221,6 +229,7 @@ class ClaimStore:
         """
         results: list[Claim | StoreError | None] = [None] * len(drafts)
         made: dict[int, _Made] = {}
+        claimed: set[int] = set()
         unsynced: list[str] = []
         for index, draft in enumerate(drafts):
             try:
@@ -228,12 +237,21 @@ class ClaimStore:
                 unsynced += files.add_folder(
                     os.path.dirname(self._state.at(draft.occurrence.claim_path))
                 )
-                made[index] = self._write(draft, at=at)
-            except FileExistsError:
-                # The name in open/ of a kind that has its own id: it is claimed, or about to be.
-                results[index] = None
+                one = self._write(draft, at=at)
+                if one is not None:
+                    made[index] = one
+                elif self.is_claimed(draft.occurrence):
+                    claimed.add(index)
+                else:
+                    results[index] = StoreBusy(
+                        f"{draft.occurrence.ref} is being claimed by another process",
+                        hint="nothing was changed; it is looked at again",
+                        path=draft.occurrence.claim_path,
+                    )
             except OSError as error:
                 results[index] = files.fault(error, "write", draft.occurrence.claim_path)
+            except StoreError as error:
+                results[index] = error
 
         # Round 1: the drafts themselves, and new folders in their parents.
         _settle_failures(
@@ -242,8 +260,6 @@ class ClaimStore:
             _sync_all({index: one.fd for index, one in made.items()}, unsynced),
             self._abandon,
         )
-        if not made:
-            return results
         # Round 2: their names in open/. A claim that could be seen and not be found there would
         # stay open for ever.
         _settle_failures(
@@ -256,6 +272,13 @@ class ClaimStore:
         for index, one in made.items():
             try:
                 linked_claim = self._link(one)
+            except _NotWhole as error:
+                # Claimed, and not whole: as after a sync that failed.
+                torn = Claim(self._state, self._blank(one.draft), error.fd, one.open_path)
+                results[index] = fault = files.fault(error, "write", torn.path)
+                locks.let_go(one.fd)
+                _fail_not_durable(torn, fault, at=at)
+                continue
             except OSError as error:
                 self._abandon(one)
                 results[index] = files.fault(error, "link", one.draft.occurrence.claim_path)
@@ -266,8 +289,8 @@ class ClaimStore:
         # Round 3: the names that decide. Who answers "already" syncs them too, since the winner
         # may have died before it could.
         folders = {
-            index: os.path.dirname(self._state.at(one.draft.occurrence.claim_path))
-            for index, one in made.items()
+            index: os.path.dirname(self._state.at(drafts[index].occurrence.claim_path))
+            for index in [*made, *claimed]
             if not isinstance(results[index], StoreError)
         }
         for index, failure in _sync_folders(folders).items():
@@ -282,11 +305,21 @@ class ClaimStore:
                     files.remove(claim.open_path)
         return results
 
-    def _write(self, draft: Draft, *, at: datetime) -> _Made:
+    def _write(self, draft: Draft, *, at: datetime) -> _Made | None:
+        """Make the draft; None if its name is taken, which only kinds with their own id know."""
         occurrence = draft.occurrence
         open_path = occurrence.open_path(secrets.token_hex(4))
-        made = _Made(draft, open_path, files.open_new(self._state.at(open_path)))
-        fd = made.fd
+        path = self._state.at(open_path)
+        try:
+            fd = files.open_new(path)
+        except FileExistsError:
+            if not self._remove_if_dead(path, occurrence):
+                return None
+            try:
+                fd = files.open_new(path)
+            except FileExistsError:
+                return None
+        made = _Made(draft, open_path, fd)
         try:
             _lock_own(fd)
             first = {
@@ -304,43 +337,63 @@ class ClaimStore:
             raise
         return made
 
+    def _remove_if_dead(self, open_path: str, occurrence: Occurrence) -> bool:
+        """Remove a draft whose maker died before its link; return whether the name is free.
+
+        A maker that has not locked it yet gives up, or finds after its link that the claim is
+        another's.
+        """
+        try:
+            fd = files.open_append(open_path)
+        except FileNotFoundError:
+            return True
+        try:
+            if not locks.try_lock(fd) or self.is_claimed(occurrence):
+                return False
+            if files.leads_to(open_path, fd):
+                files.remove(open_path)
+            return True
+        finally:
+            locks.let_go(fd)
+
     def _link(self, one: _Made) -> Claim | None:
         occurrence = one.draft.occurrence
+        path = self._state.at(occurrence.claim_path)
         try:
-            files.link(self._state.at(one.open_path), self._state.at(occurrence.claim_path))
-        except FileExistsError:
+            fd = _publish(self._state.at(one.open_path), path, one.fd)
+        except FileNotFoundError:
+            # Its folder was taken away since.
+            files.make_folder(os.path.dirname(path))
+            fd = _publish(self._state.at(one.open_path), path, one.fd)
+        if fd is None:
             self._abandon(one)
             return None
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            return self._create_in_place(one)
-        record = _fold_fd(one.fd, occurrence, occurrence.claim_path)
-        return Claim(self._state, record, one.fd, one.open_path)
+        claim = Claim(self._state, self._blank(one.draft), fd, one.open_path)
+        claim.reread()
+        return claim
 
-    def _create_in_place(self, one: _Made) -> Claim | None:
-        """Claim where there are no hard links: exclusive creation decides, the draft is the marker.
-
-        Dying between creation and writing leaves an empty claim. That is claimed, owner unknown,
-        and never free.
-        """
-        occurrence = one.draft.occurrence
-        try:
-            fd = files.open_new(self._state.at(occurrence.claim_path))
-        except FileExistsError:
-            self._abandon(one)
-            return None
-        _lock_own(fd)
-        files.write_all(fd, files.read_fd(one.fd))
-        files.calls.fsync(fd)
-        locks.let_go(one.fd)
-        record = _fold_fd(fd, occurrence, occurrence.claim_path)
-        return Claim(self._state, record, fd, one.open_path)
+    def _blank(self, draft: Draft) -> Record:
+        return Record(draft.occurrence, {}, path=draft.occurrence.claim_path)
 
     def _abandon(self, one: _Made) -> None:
+        open_path = self._state.at(one.open_path)
         with contextlib.suppress(OSError):
-            files.remove(self._state.at(one.open_path))
+            # The name may have gone to another's draft in the meantime.
+            if files.leads_to(open_path, one.fd):
+                files.remove(open_path)
         locks.let_go(one.fd)
+
+    def sync(self, occurrence: Occurrence) -> None:
+        """Put the name of a claim that somebody else made on the disk, before relying on it (D5).
+
+        Raises:
+            NotDurable: It could not be synced.
+        """
+        folder = os.path.dirname(self._state.at(occurrence.claim_path))
+        try:
+            files.sync_folder(folder)
+        except OSError as error:
+            raise files.fault(error, "sync", folder) from error
 
     # What is open ---------------------------------------------------------------------------
 
@@ -357,26 +410,43 @@ class ClaimStore:
     def hold(self, entry: OpenEntry) -> Claim | None:
         """Take the lock of an open claim and read it again.
 
+        What it says is synced first, since whoever wrote it may have died before that: what is
+        done next would otherwise stand on something that a power cut takes away.
+
         Returns:
             The claim; None if its owner has the lock, if it is settled (its name in `open/` then
             goes), or if the name belongs to a draft that was never linked (see `sweep`).
+
+        Raises:
+            StoreError: It can't be read or synced; nothing was done.
         """
+        path = self._state.at(entry.claim_path)
         try:
-            fd = files.open_append(self._state.at(entry.claim_path))
+            fd = files.open_append(path)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise files.fault(error, "open", path) from error
+        try:
+            claim = self._hold(entry, fd)
+        except OSError as error:
+            locks.let_go(fd)
+            raise files.fault(error, "hold", path) from error
+        if claim is None:
+            locks.let_go(fd)
+        return claim
+
+    def _hold(self, entry: OpenEntry, fd: int) -> Claim | None:
         if not locks.try_lock(fd):
-            files.close(fd)
             return None
         record = _fold_fd(fd, _occurrence_of(entry.claim_path, files.read_fd(fd)), entry.claim_path)
         claim = Claim(self._state, record, fd, f"open/{entry.name}")
         if not self._is_name_of(entry, claim):
-            claim.let_go()
             return None
+        files.calls.fsync(fd)
+        files.sync_folder(os.path.dirname(claim.path))
         if record.end is not None:
-            with contextlib.suppress(OSError):
-                files.remove(claim.open_path)
-            claim.let_go()
+            files.discard(claim.open_path)
             return None
         return claim
 
@@ -384,8 +454,7 @@ class ClaimStore:
         """Return whether a name in `open/` is the second name of *claim*, not a loser's draft."""
         if files.leads_to(claim.open_path, claim.fd):
             return True
-        # Without hard links the two are two files, and the claim says which marker is its own.
-        return entry.name.rpartition("~")[2] == claim.record.claim.get("draft")
+        return _is_marker_of(entry, claim.record)
 
     def sweep(self, entry: OpenEntry, *, server_now: datetime) -> bool:
         """Remove a draft that was never linked, once it is a minute old and nobody's.
@@ -399,16 +468,20 @@ class ClaimStore:
             fd = files.open_append(open_path)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            raise files.fault(error, "open", open_path) from error
         try:
             age = server_now.timestamp() - os.fstat(fd).st_mtime
             if age < ABANDONED_AFTER.total_seconds() or not locks.try_lock(fd):
                 return False
             record = self.read_path(entry.claim_path)
-            if files.leads_to(self._state.at(entry.claim_path), fd) or (
-                record is not None and record.claim.get("draft") == entry.name.rpartition("~")[2]
+            if record is not None and (
+                files.leads_to(self._state.at(entry.claim_path), fd) or _is_marker_of(entry, record)
             ):
                 return False
-            return files.remove(open_path)
+            return files.leads_to(open_path, fd) and files.remove(open_path)
+        except OSError as error:
+            raise files.fault(error, "remove", open_path) from error
         finally:
             locks.let_go(fd)
 
@@ -431,7 +504,15 @@ class ClaimStore:
 
     def is_claimed(self, occurrence: Occurrence) -> bool:
         """Return whether *occurrence* has a claim, whatever is in it."""
-        return os.path.exists(self._state.at(occurrence.claim_path))
+        path = self._state.at(occurrence.claim_path)
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            # Not known is not free.
+            raise files.fault(error, "read", path) from error
+        return True
 
     def is_held(self, record: Record) -> bool | None:
         """Return whether somebody holds the claim's lock; asked, not taken. None: can't be told."""
@@ -516,6 +597,61 @@ def _occurrence_of(claim_path: str, data: bytes) -> Occurrence:
     return Occurrence(Kind.SLOT, routine, instant)
 
 
+def _is_marker_of(entry: OpenEntry, record: Record) -> bool:
+    """Return whether a name in `open/` belongs to a claim that is another file than it.
+
+    Without hard links the two are two files, and the claim says which marker is its own; one that
+    says nothing (its maker died before it could) must be found by any of them.
+    """
+    return not record.readable or entry.name.rpartition("~")[2] == record.claim.get("draft")
+
+
+class _NotWhole(OSError):
+    """A claim was created, and its content could not be written: it is claimed all the same."""
+
+    def __init__(self, error: OSError, fd: int) -> None:
+        super().__init__(error.errno, error.strerror)
+        self.fd = fd
+
+
+def _publish(open_path: str, path: str, fd: int) -> int | None:
+    """Give a locked draft the name that decides; return the claim's descriptor, None if taken.
+
+    Raises:
+        _NotWhole: It was decided, and could not be written (only without hard links).
+    """
+    try:
+        files.link(open_path, path)
+    except FileExistsError:
+        return None
+    except OSError as error:
+        if error.errno not in files.NO_LINKS:
+            raise
+        return _create_in_place(path, fd)
+    # The draft's name may have gone to another's draft before it was locked.
+    return fd if files.leads_to(path, fd) else None
+
+
+def _create_in_place(path: str, draft: int) -> int | None:
+    """Claim where there are no hard links: exclusive creation decides, the draft is the marker.
+
+    Dying between creation and writing leaves an empty claim. That is claimed, owner unknown, and
+    never free.
+    """
+    try:
+        fd = files.open_new(path)
+    except FileExistsError:
+        return None
+    try:
+        _lock_own(fd)
+        files.write_all(fd, files.read_fd(draft))
+        files.calls.fsync(fd)
+    except OSError as error:
+        raise _NotWhole(error, fd) from error
+    locks.let_go(draft)
+    return fd
+
+
 def _lock_own(fd: int) -> None:
     """Lock a file that nobody else can know yet; what has no locks is given up."""
     if not locks.try_lock(fd):
@@ -542,7 +678,7 @@ def _fail_not_durable(claim: Claim, fault: StoreError, *, at: datetime) -> None:
     """Settle a claim whose name could not be synced: no turn follows from it."""
     try:
         claim.settle(Outcome.FAILED, Reason.NOT_DURABLE, fault.message, at=at)
-    except NotDurable:
+    except StoreError:
         # Its lock stays with this process, so that nobody takes it for free while we live.
         return
     claim.let_go()
@@ -560,7 +696,9 @@ def _sync_all(fds: dict[int, int], folders: Sequence[str]) -> dict[int, OSError]
 
 def _sync_folders(folders: dict[int, str]) -> dict[int, OSError]:
     """Sync each folder once; return what failed, by the index of everyone who needed it."""
-    failed = files.in_parallel({path: (files.sync_folder, path) for path in set(folders.values())})
+    failed = files.in_parallel(
+        {path: (files.sync_folder, path) for path in dict.fromkeys(folders.values())}
+    )
     return {index: failed[path] for index, path in folders.items() if path in failed}
 
 

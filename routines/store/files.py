@@ -28,6 +28,9 @@ _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 # Drafts begin with a dot and are nothing to a reader; the ending tells a person what they are.
 _DRAFT = ".draft"
+_READING = ("read", "list")
+# What file systems without hard links answer (exFAT, some shares and FUSE mounts; EMLINK: full).
+NO_LINKS = frozenset([errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK])
 # On macOS fsync stops at the drive's cache; this goes through to the medium.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
@@ -73,7 +76,8 @@ def fault(error: OSError, doing: str, path: str) -> StoreError:
         errno.EROFS: "the file system is read-only",
         errno.EDQUOT: "the quota is used up",
     }.get(error.errno or 0)
-    return NotDurable(reason, hint=hint, path=path)
+    kind = StoreError if doing in _READING else NotDurable
+    return kind(reason, hint=hint, path=path)
 
 
 def errno_name(error: OSError) -> str:
@@ -114,12 +118,18 @@ def current_user() -> str:
 
 
 def read(path: str) -> bytes | None:
-    """Return the content of *path*, or None if there is no such file."""
+    """Return the content of *path*, or None if there is no such file.
+
+    Raises:
+        StoreError: It is there and can't be read, which is not the same.
+    """
     try:
         with open(path, "rb") as file:
             return file.read()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
+    except OSError as error:
+        raise fault(error, "read", path) from error
 
 
 def read_fd(fd: int) -> bytes:
@@ -132,11 +142,17 @@ def read_fd(fd: int) -> bytes:
 
 
 def names(folder: str) -> list[str]:
-    """Return the sorted names in *folder*, drafts left out; none if there is no such folder."""
+    """Return the sorted names in *folder*, drafts left out; none if there is no such folder.
+
+    Raises:
+        StoreError: It is there and can't be listed, which is not the same.
+    """
     try:
         return sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise fault(error, "list", folder) from error
 
 
 def leads_to(path: str, fd: int) -> bool:
@@ -150,20 +166,44 @@ def leads_to(path: str, fd: int) -> bool:
 # Folders ------------------------------------------------------------------------------------
 
 
+# Folders whose names are on the disk for all that this process knows, the state folder first.
+_rooted: set[str] = set()
+# By parent: folders in it that are so once the parent has been synced.
+_unrooted: dict[str, set[str]] = {}
+
+
+def root(path: str) -> None:
+    """Note a folder whose own name is on the disk; those below it are looked at with care."""
+    _rooted.add(path)
+
+
 def add_folder(path: str) -> list[str]:
-    """Make *path* and what is missing above it; return the parents that are yet to be synced."""
+    """Make *path* and what is missing above it; return the parents that are yet to be synced.
+
+    Below the state folder one that is there already counts too, once a process: whoever made it
+    may have died before its sync, and a claim in it would go with it.
+    """
     missing = []
     place = path
     while not os.path.isdir(place):
         missing.append(place)
         place = os.path.dirname(place)
-    unsynced = []
-    for place in reversed(missing):
+    doubtful: list[str] = []
+    while place not in _rooted:
+        above = os.path.dirname(place)
+        if above == place:
+            # Not below any state folder.
+            doubtful = []
+            break
+        doubtful.append(place)
+        place = above
+    for new in reversed(missing):
         with contextlib.suppress(FileExistsError):
-            calls.mkdir(place, _FOLDER_MODE)
-        # Also when another process was quicker: it may not have synced it yet.
-        unsynced.append(os.path.dirname(place))
-    return unsynced
+            calls.mkdir(new, _FOLDER_MODE)
+    unsynced = [*doubtful[::-1], *missing[::-1]]
+    for folder in unsynced:
+        _unrooted.setdefault(os.path.dirname(folder), set()).add(folder)
+    return [os.path.dirname(folder) for folder in unsynced]
 
 
 def make_folder(path: str) -> None:
@@ -174,11 +214,13 @@ def make_folder(path: str) -> None:
 
 def sync_folder(path: str) -> None:
     """Put the names in *path* on the disk."""
+    children = _unrooted.pop(path, set())
     fd = calls.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         calls.fsync(fd)
     finally:
         calls.close(fd)
+    _rooted.update(children)
 
 
 def remove_folder(path: str) -> bool:
@@ -245,22 +287,54 @@ def _write_draft(path: str, data: bytes, *, sync: bool) -> str:
         finally:
             calls.close(fd)
     except OSError:
-        remove(draft)
+        discard(draft)
         raise
     return draft
 
 
 def create(path: str, data: bytes) -> bool:
-    """Bring *path* into being with *data* in it, durably; False if the name is taken."""
+    """Bring *path* into being with *data* in it, durably; False if the name is taken.
+
+    If it can't be made durable it is taken back: who is told that it failed never sees it.
+    """
     draft = _write_draft(path, data, sync=True)
+    created = _publish(draft, path)
+    try:
+        # Also when it was there already: whoever made it may have died before its sync.
+        sync_folder(os.path.dirname(path))
+    except OSError:
+        if created:
+            discard(path)
+        raise
+    return created
+
+
+def _publish(draft: str, path: str) -> bool:
+    """Give *draft* the name *path* unless that is taken; the draft's own name goes."""
     try:
         # An exclusive open would leave an empty file if we died before writing.
         link(draft, path)
     except FileExistsError:
         return False
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        return _publish_by_rename(draft, path)
     finally:
-        remove(draft)
-    sync_folder(os.path.dirname(path))
+        discard(draft)
+    return True
+
+
+def _publish_by_rename(draft: str, path: str) -> bool:
+    """Publish where there are no hard links: a short lock makes look and rename one step."""
+    folder, name = os.path.split(path)
+    try:
+        with section(os.path.join(folder, f".{name[:100]}.lock")):
+            if os.path.lexists(path):
+                return False
+            calls.rename(draft, path)
+    except StoreError as error:
+        raise OSError(errno.EBUSY, error.message) from error
     return True
 
 
@@ -271,21 +345,24 @@ def create_many(items: Sequence[tuple[str, bytes]]) -> set[str]:
         The paths that were created here; the names of the others were taken.
     """
     drafts: dict[str, str] = {}
+    created: set[str] = set()
     try:
         for path, data in items:
             drafts[path] = _write_draft(path, data, sync=False)
         failures = in_parallel({path: (_sync_path, draft) for path, draft in drafts.items()})
         for error in failures.values():
             raise error
-        created = set()
         for path, draft in drafts.items():
-            with contextlib.suppress(FileExistsError):
-                link(draft, path)
+            if _publish(draft, path):
                 created.add(path)
+        sync_folders(os.path.dirname(path) for path, _ in items)
+    except OSError:
+        for path in created:
+            discard(path)
+        raise
     finally:
         for draft in drafts.values():
-            remove(draft)
-    sync_folders(os.path.dirname(path) for path, _ in items)
+            discard(draft)
     return created
 
 
@@ -335,7 +412,7 @@ def replace(path: str, data: bytes, *, sync: bool = True) -> None:
     try:
         calls.rename(draft, path)
     except OSError:
-        remove(draft)
+        discard(draft)
         raise
     if sync:
         sync_folder(os.path.dirname(path))
@@ -348,6 +425,12 @@ def remove(path: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def discard(path: str) -> None:
+    """Remove a name that means nothing any more, as far as that is possible."""
+    with contextlib.suppress(OSError):
+        remove(path)
 
 
 def move(source: str, path: str) -> bool:
@@ -367,13 +450,19 @@ def touch(fd: int) -> None:
 # Lines --------------------------------------------------------------------------------------
 
 
-def append_line(fd: int, line: bytes) -> None:
+def append_line(fd: int, line: bytes, *, anew: bool = False) -> None:
     """Append *line* and its end to *fd* in one write and put it on the disk.
 
     A torn tail, from a crash in mid-write, is ended first so that it can't swallow this line.
+
+    Args:
+        fd: Where.
+        line: What.
+        anew: Whether a sync of this file has failed: its tail is then not on the disk as it is in
+            memory, and counts as torn however it looks.
     """
     size = os.fstat(fd).st_size
-    torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+    torn = anew or (size > 0 and os.pread(fd, 1, size - 1) != b"\n")
     data = (b"\n" if torn else b"") + line + b"\n"
     written = calls.write(fd, data)
     if written != len(data):
@@ -390,9 +479,20 @@ def whole_lines(data: bytes) -> Iterator[bytes]:
 
 
 def set_aside(path: str) -> str:
-    """Keep a file that can't be read under its name with `.corrupt`; return that name."""
-    aside = f"{path}.corrupt"
-    calls.rename(path, aside)
+    """Keep a file that can't be read under its name with `.corrupt`; return that name.
+
+    Raises:
+        StoreError: It could not be renamed, and stays where it is.
+    """
+    aside, number = f"{path}.corrupt", 2
+    while os.path.lexists(aside):
+        # What was kept before is never overwritten.
+        aside, number = f"{path}.{number}.corrupt", number + 1
+    try:
+        # Not there: another process has just set it aside.
+        move(path, aside)
+    except OSError as error:
+        raise fault(error, "rename", path) from error
     return aside
 
 
@@ -424,9 +524,9 @@ def section(path: str, *, patience: float = PATIENCE_S, what: str = "") -> Itera
     # Here and not above: read-only commands never lock, and this import costs as much as theirs.
     from filelock import FileLock, Timeout
 
-    add_folder(os.path.dirname(path))
     lock = FileLock(path, timeout=patience, poll_interval=0.01, mode=_FILE_MODE)
     try:
+        add_folder(os.path.dirname(path))
         lock.acquire()
     except Timeout:
         raise StoreBusy(

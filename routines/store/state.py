@@ -1,5 +1,6 @@
 """The state folder: what it is called inside, who may use it, and whether it is the one it was."""
 
+import contextlib
 import json
 import os
 import uuid
@@ -141,10 +142,7 @@ def open_for_reading(path: str) -> State:
         StateMissing: There is none.
     """
     path = os.path.abspath(path)
-    try:
-        data = files.read(os.path.join(path, "format"))
-    except PermissionError as error:
-        raise files.fault(error, "read", os.path.join(path, "format")) from error
+    data = files.read(os.path.join(path, "format"))
     if data is None:
         raise StateMissing(
             f"there is no state folder at {path}",
@@ -181,6 +179,7 @@ def open_for_writing(path: str, *, boot: str | None) -> State:
             "`routines doctor --fork`",
             path=path,
         )
+    files.root(path)
     return state
 
 
@@ -206,6 +205,9 @@ def _open_or_make(path: str, boot: str | None) -> State:
     data = files.read(format_path)
     if data is None:
         files.make_folder(path)
+        with contextlib.suppress(PermissionError):
+            # Also when it is there: whoever made it may have died before this.
+            files.sync_folder(os.path.dirname(path))
         found = os.stat(path)
         fresh = Format(LAYOUT, str(uuid.uuid4()), found.st_ino, found.st_dev, boot)
         files.create(os.path.join(path, "README"), _README.encode())
