@@ -42,6 +42,7 @@ _LISTS = {
     "BYHOUR": (0, 23, False),
     "BYMINUTE": (0, 59, False),
 }
+_LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _KEYS = ("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", *_LISTS)
 _ICAL_TIME = re.compile(r"[0-9]{8}T[0-9]{6}", re.ASCII)
 _WEEKS = r"(?:[1-9]|[1-4][0-9]|5[0-3])"
@@ -159,8 +160,18 @@ def _check(parts: dict[str, str]) -> None:
             _check_listed(key, value, lowest, highest, signed=signed)
     if "," in parts.get("BYMINUTE", ""):
         raise bad_rule("BYMINUTE has several values: a rule is hourly at the finest", "use `cron`")
+    _check_dates(parts)
     if "BYWEEKNO" in parts and frequency != "YEARLY":
         raise bad_rule("BYWEEKNO needs FREQ=YEARLY", None)
+
+
+def _check_dates(parts: dict[str, str]) -> None:
+    # 30 February would be looked for through fifty years of days.
+    if "BYMONTH" not in parts or "BYMONTHDAY" not in parts:
+        return
+    longest = max(_LONGEST_MONTHS[int(month) - 1] for month in parts["BYMONTH"].split(","))
+    if all(abs(int(day)) > longest for day in parts["BYMONTHDAY"].split(",")):
+        raise bad_rule("the rule never comes: no such month has such a day", "see BYMONTHDAY")
 
 
 def _check_number(parts: dict[str, str], key: str, most: int) -> None:
@@ -186,6 +197,23 @@ def _check_listed(key: str, value: str, lowest: int, highest: int, *, signed: bo
     raise bad_rule(f"{key}: {value[:20]!r} is not between {lowest} and {highest}", None)
 
 
+def _coarser(parts: dict[str, str]) -> dict[str, str]:
+    """Return a rule with the same times and fewer, longer periods, where there is one.
+
+    To look for 29 February hour by hour takes seconds, month by month it takes milliseconds.
+    """
+    if parts.get("INTERVAL", "1") != "1" or "BYSETPOS" in parts:
+        return parts
+    coarser = dict(parts)
+    if coarser["FREQ"] == "HOURLY":
+        coarser["FREQ"] = "DAILY"
+        coarser.setdefault("BYHOUR", ",".join(map(str, range(24))))
+    if coarser["FREQ"] == "DAILY":
+        coarser["FREQ"] = "MONTHLY"
+        coarser.setdefault("BYMONTHDAY", ",".join(map(str, range(1, 32))))
+    return coarser
+
+
 class Recurrence:
     """The times of a rule on a wall clock, found without walking from its start.
 
@@ -194,7 +222,7 @@ class Recurrence:
     """
 
     def __init__(self, start: datetime, rule: str) -> None:
-        parts = _parts(rule)
+        parts = _coarser(_parts(rule))
         self._start = start
         self._frequency = parts["FREQ"]
         self._interval = int(parts.get("INTERVAL", "1"))

@@ -206,7 +206,9 @@ def segment_at(place: ZoneInfo, instant: datetime) -> Segment:
     end = near[later].at if later < len(near) else datetime(year + 1, 1, 1, tzinfo=UTC)
     if later:
         last = near[later - 1]
-        return Segment(last.at, end, last.after, max(last.wall_before, last.wall_after))
+        # The clock was set back just before it would have shown `wall_before`.
+        furthest = max(last.wall_before - datetime.resolution, last.wall_after)
+        return Segment(last.at, end, last.after, furthest)
     start, offset = datetime(year - 1, 1, 1, tzinfo=UTC), _offset(place, instant)
     return Segment(start, end, offset, start.replace(tzinfo=None) + offset)
 
@@ -220,7 +222,9 @@ def as_utc(instant: datetime) -> datetime:
     try:
         return instant.astimezone(UTC)
     except OverflowError:
-        return LATEST if instant.year > LATEST.year else EARLIEST
+        # UTC can't hold it. Any instant out of reach will do: all of them are answered alike.
+        step = timedelta(days=1)
+        return LATEST + step if instant.year > LATEST.year else EARLIEST - step
 
 
 def shown(instant: datetime, place: ZoneInfo) -> datetime:
