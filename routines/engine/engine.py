@@ -31,7 +31,7 @@ from routines.domain.wakeup import DEFAULT_BOUNDS, Bounds
 from routines.engine import host
 from routines.engine.agenda import Agenda
 from routines.engine.arming import Arming
-from routines.engine.claiming import Claimer, Pass, Ready, claim_line
+from routines.engine.claiming import Claimer, Delivery, Pass, Ready, claim_line
 from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
 from routines.engine.recovering import Recoverer
@@ -608,29 +608,37 @@ class Engine:
     async def tick(self, names: Iterable[str] | None = None) -> list[Record | None]:
         """Do one pass, wait for its turns, and return their records and what else was settled.
 
-        On an engine that was not started, it opens the state folder for this one pass.
+        Must be inside `opened` or after `start`.
 
         Args:
             names: Only these routines; all of them if None.
         """
         self._check_usable()
-        opened = not self._started
-        if opened:
-            self._stopping = False
-            await self._open()
+        chosen = None if names is None else list(names)
+        records: list[Record | None] = []
+        while True:
+            done = await self._pass(chosen, patience=5.0)
+            records += done.settled
+            turns = [self._in_flight[ready.claim.record.ref] for ready in done.ready]
+            records += [await running.done for running in turns]
+            if not turns:
+                return records
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[Self]:
+        """Use the engine for `tick`, `fire` and `run` without its loop.
+
+        The block ends when the turns that it started have.
+        """
+        self._check_usable()
+        self._stopping = False
+        await self._open()
         try:
-            chosen = None if names is None else list(names)
-            records: list[Record | None] = []
-            while True:
-                done = await self._pass(chosen, patience=5.0)
-                records += done.settled
-                turns = [self._in_flight[ready.claim.record.ref] for ready in done.ready]
-                records += [await running.done for running in turns]
-                if not turns:
-                    return records
+            yield self
+            if self._in_flight:
+                await asyncio.wait([running.done for running in self._in_flight.values()])
         finally:
-            if opened:
-                await self._close("tick")
+            await self._close("done")
 
     async def run(
         self,
@@ -663,6 +671,35 @@ class Engine:
                 f"{running.ref} was not started", hint="the log says why; run it again"
             )
         return record
+
+    async def fire(self, name: str, slot: datetime) -> Delivery:
+        """Deliver a slot for an outside clock: claim it, run it, and wait for its end.
+
+        Delivered twice it runs once.
+
+        Args:
+            name: The routine.
+            slot: The instant, aware, a whole second.
+
+        Returns:
+            What became of it; with `claimed` the record is that of the turn.
+
+        Raises:
+            UnknownRoutine: There is none of that name.
+            SlotRefused: The schedule does not name it.
+            SessionBusyError: Its session is in use; nothing was claimed.
+        """
+        delivery: Delivery = await self._off(self._deliver, name, slot)
+        if delivery.ready is None:
+            return delivery
+        running = self._begin(delivery.ready)
+        return replace(delivery, record=await running.done)
+
+    def _deliver(self, name: str, slot: datetime) -> Delivery:
+        routine = self._definitions.current(name)
+        if routine is None:
+            raise UnknownRoutine(name, list(self._definitions.routines))
+        return self._claimer.deliver(routine, slot, now=self._clock.now())
 
     async def begin_run(
         self,
