@@ -385,11 +385,21 @@ def test_one_definition_can_be_read_without_waiting(folder, watch):
     assert prompts(watching.workspace) == {"a": "one"}
 
 
-def test_many_files_are_looked_at_less_often(folder):
-    watcher = Watcher(folder.root)
-    assert watcher.pause == timedelta(seconds=1)
-    watcher._looked = dict.fromkeys(map(str, range(10_000)))
-    assert watcher.pause == timedelta(seconds=5)
+def test_many_files_are_looked_at_less_often_until_one_of_them_changes(folder, watch, monkeypatch):
+    monkeypatch.setattr("routines.config.watcher.MANY_FILES", 3)
+    for n in range(3):
+        folder.routine(f"r{n}")
+    watching = watch()
+    assert watching.watcher.pause == timedelta(seconds=5)
+    folder.routine("r1", "prompt: two\n")
+    watching.look()
+    assert watching.watcher.pause == timedelta(seconds=1)
+    watching.settle()
+    assert watching.watcher.pause == timedelta(seconds=5)
+    for n in range(2):
+        os.remove(folder.file(f"routines/r{n}.yaml"))
+    watching.settle()
+    assert watching.watcher.pause == timedelta(seconds=1)
 
 
 def test_an_idle_look_is_cheap(folder, watch):

@@ -2,6 +2,8 @@
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from routines.config import reader
 from routines.config.reader import Mapping, Scalar, Sequence
@@ -271,3 +273,37 @@ def test_a_comment_after_a_plain_value_is_known():
     nodes = {key: node for key, (_, node) in document.root.entries.items()}
     assert document.comment_after(nodes["a"]) == "#now"
     assert [document.comment_after(nodes[key]) for key in "bcd"] == [None, None, None]
+
+
+# Whatever a file holds: a tree or a problem, never an exception.
+PIECES = st.lists(
+    st.sampled_from(
+        ["prompt", ": ", ":", " ", "\n", "\n  ", "- ", "[", "]", "{", "}", ",", "*", "&a", "!b", "@",
+         "'", '"', "#", " #x", "|", ">", "%", "---\n", "...\n", "<<", "? ", "\t", "\\", "\r", "\x85",
+         "\0", "\x1b", "\ufeff", "é", "🙂", "5", "null", "~"]
+    ),
+    max_size=12,
+).map("".join)  # fmt: skip
+
+
+def told(data, *, fast):
+    before = yaml.__with_libyaml__
+    yaml.__with_libyaml__ = fast
+    try:
+        document = reader.read(data, "f.yaml")
+    finally:
+        yaml.__with_libyaml__ = before
+    assert (document.root is None) <= bool(document.problems)
+    for found in document.problems:
+        assert found.message
+        assert "\n" not in found.message + (found.cure or "")
+    return document
+
+
+@given(
+    st.binary(max_size=60)
+    | (PIECES | st.text(st.characters(exclude_categories=["Cs"]), max_size=40)).map(str.encode)
+)
+def test_any_bytes_are_a_tree_or_a_problem(data):
+    for fast in (True, False):
+        told(data, fast=fast)
