@@ -1,0 +1,220 @@
+"""One call of the command line: its options, its context, and where its answer goes.
+
+Commands are made by `command` below, which gives each the options that all have.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from routines.domain.clock import Clock
+
+if TYPE_CHECKING:
+    from routines.cli.times import Times
+    from routines.operations.context import Context
+
+# What is not a terminal gets a width that a log or a mail can show.
+NOT_A_TERMINAL = 120
+NARROW, WIDE = 80, 120
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Call:
+    """What a command is called with.
+
+    Attributes:
+        root: What `--root` said, or None.
+        json: Whether `--json` was given.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        environ: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        width: int | None = None,
+    ) -> None:
+        self._clock = clock
+        self._environ = environ
+        self._cwd = cwd
+        self._width = width
+        self.root: str | None = None
+        self.json = False
+
+    @cached_property
+    def context(self) -> "Context":
+        """The context of its operation, made when it is first needed."""
+        # Here and not above: `--version` and `--help` need nothing of it.
+        from routines.operations.context import Context
+
+        return Context(
+            explicit_root=self.root, environ=self._environ, cwd=self._cwd, clock=self._clock
+        )
+
+    @cached_property
+    def width(self) -> int:
+        """The columns of the terminal; 120 where there is none."""
+        if self._width is not None:
+            return self._width
+        if not is_terminal():
+            return NOT_A_TERMINAL
+        import shutil
+
+        return max(shutil.get_terminal_size((NARROW, 24)).columns, 40)
+
+    @property
+    def wide(self) -> bool:
+        """Whether there is room for the wide layout."""
+        return self.width >= WIDE
+
+    @cached_property
+    def colour(self) -> bool:
+        """Whether to colour: only on a terminal, and not if NO_COLOR is set to anything."""
+        environ = self.context.environ
+        return is_terminal() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+    def times(self, routine: str | None = None) -> "Times":
+        """Return how instants read: in the zone of *routine*, else of the workspace."""
+        from routines.cli.times import Times
+
+        return Times(self.context.zone_of(routine), self.context.clock.now())
+
+    # Answering ----------------------------------------------------------------------------------
+
+    def print(self, lines: Iterable[str]) -> None:
+        """Print a screen."""
+        if self.colour:
+            from routines.cli.screens.table import paint
+
+            lines = paint(lines)
+        for text in lines:
+            click.echo(text)
+
+    def answer(self, data: Any) -> None:
+        """Print one value as JSON: exact, and harmless on a terminal."""
+        click.echo(json.dumps(data, ensure_ascii=is_terminal(), indent=2))
+
+    def answer_line(self, data: Any) -> None:
+        """Print one value as JSON on a line of its own, at once: for `--follow`."""
+        click.echo(json.dumps(data, ensure_ascii=is_terminal()))
+        sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """Say something beside the answer."""
+        from routines.cli.escape import escape
+
+        click.echo(escape(text), err=True)
+
+
+def is_terminal() -> bool:
+    """Return whether the answer goes to a terminal."""
+    try:
+        return sys.stdout.isatty()
+    except ValueError:
+        return False
+
+
+def _set_root(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.find_object(Call).root = value  # type: ignore[union-attr]
+
+
+def _set_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.find_object(Call).json = True  # type: ignore[union-attr]
+
+
+def root_option() -> click.Option:
+    """Return `--root`, which the group and every command have."""
+    return click.Option(
+        ["--root"],
+        metavar="DIR",
+        help="The workspace; else $ROUTINES_ROOT, else the nearest one upwards.",
+        expose_value=False,
+        callback=_set_root,
+    )
+
+
+def json_option() -> click.Option:
+    """Return `--json`, which every command has that prints a result."""
+    return click.Option(
+        ["--json"],
+        is_flag=True,
+        help="One value as JSON on stdout, also for errors.",
+        expose_value=False,
+        callback=_set_json,
+    )
+
+
+def command(name: str, *, answers: bool = True, **attrs: Any) -> Callable[[_F], click.Command]:
+    """Make a function a command, with `--root` and, if it answers, `--json`.
+
+    Args:
+        name: As it is typed.
+        answers: Whether it prints a result.
+        **attrs: What click takes besides.
+    """
+
+    def make(function: _F) -> click.Command:
+        made = click.command(name, **attrs)(click.pass_obj(function))
+        made.params += [root_option(), *([json_option()] if answers else [])]
+        return made
+
+    return make
+
+
+class NearGroup(click.Group):
+    """A group that answers a misspelt command with the near one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that *args* begin with.
+
+        Raises:
+            click.UsageError: There is none of that name.
+        """
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            near = next(iter(get_close_matches(name, self.list_commands(ctx), n=1)), None)
+            error = click.UsageError(f"there is no command {name!r}", ctx)
+            error.hint = (  # type: ignore[attr-defined]
+                f"did you mean {ctx.command_path} {near}?"
+                if near
+                else f"`{ctx.command_path} --help` names them all"
+            )
+            raise error
+        return super().resolve_command(ctx, args)
+
+
+def group(name: str, *, commands: Iterable[click.Command], **attrs: Any) -> click.Group:
+    """Return a group of commands."""
+    made = NearGroup(name, **attrs)
+    for one in commands:
+        made.add_command(one)
+    return made
+
+
+def read_prompt(words: tuple[str, ...]) -> str:
+    """Return the prompt that a command was given: its words, or all of stdin for `-`."""
+    if words == ("-",):
+        data = sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read()
+        text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
+        return text.replace("\r\n", "\n").removesuffix("\n")
+    return " ".join(words)
+
+
+def chunks(texts: Iterable[str]) -> Iterator[str]:
+    """Yield what follows a log, harmless on a terminal and as it is elsewhere."""
+    from routines.cli.escape import block
+
+    for text in texts:
+        yield block(text) if is_terminal() else text

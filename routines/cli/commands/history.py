@@ -1,0 +1,68 @@
+"""`routines history`."""
+
+import click
+
+from routines.cli.call import Call
+from routines.cli.call import command as make
+
+
+@make("history", short_help="What happened.")
+@click.argument("name", required=False)
+@click.option(
+    "-n", "count", type=click.IntRange(1), default=20, show_default=True, help="How many."
+)
+@click.option("--outcome", metavar="OUTCOME", help="Only this outcome or state.")
+@click.option("--since", metavar="WHEN", help="Not before this; a span is ago, like 18h.")
+@click.option("--problems", is_flag=True, help="Only what went wrong; exit 1 if there is any.")
+@click.option("--session", help="Only turns of this session.")
+@click.option("--before", metavar="REF", help="Only what is older than this occurrence.")
+@click.option("--follow", is_flag=True, help="Go on with what is yet to happen.")
+def command(
+    call: Call,
+    *,
+    name: str | None,
+    count: int,
+    outcome: str | None,
+    since: str | None,
+    problems: bool,
+    session: str | None,
+    before: str | None,
+    follow: bool,
+) -> int:
+    """Show what happened, newest first: of one routine, or of all in the last 24 hours."""
+    from routines.domain.when import parse_when
+    from routines.operations.history import Query, history
+
+    zone, now = call.context.zone_of(name), call.context.clock.now()
+    query = Query(
+        routine=name,
+        count=count,
+        outcome=outcome,
+        since=None if since is None else parse_when(since, zone=zone, now=now, past=True),
+        problems=problems,
+        session=session,
+        before=before,
+    )
+    found = history(call.context, query)
+    if follow:
+        _follow(call, query)
+    elif call.json:
+        call.answer([entry.to_json() for entry in found.entries])
+    else:
+        from routines.cli.screens.history import history_screen
+
+        routine = None if name is None else call.context.workspace.routines.get(name)
+        call.print(history_screen(found, routine, call.times(name), width=call.width))
+    return 1 if problems and found.entries else 0
+
+
+def _follow(call: Call, query: object) -> None:
+    from routines.cli.screens.history import history_line
+    from routines.operations.history import Query, follow
+
+    assert isinstance(query, Query)  # noqa: S101 - for the type checker
+    for entry in follow(call.context, query):
+        if call.json:
+            call.answer_line(entry.to_json())
+        else:
+            call.print([history_line(entry, call.times(query.routine), width=call.width)])

@@ -1,0 +1,17 @@
+"""`routines prune`."""
+
+from routines.cli.call import Call
+from routines.cli.call import command as make
+
+
+@make("prune", short_help="Apply retention now.")
+def command(call: Call) -> None:
+    """Remove records and outputs that are older than `retention` keeps them."""
+    from routines.operations import stepping_in
+
+    found = stepping_in.prune(call.context)
+    if call.json:
+        call.answer({"claims": found.claims, "outputs": found.outputs, "bytes": found.bytes})
+    else:
+        size = f"{found.bytes / 2**20:.1f} MiB"
+        call.print([f"removed {found.claims} records and {found.outputs} outputs, {size}"])

@@ -1,0 +1,28 @@
+"""`routines start`."""
+
+import click
+
+from routines.cli.call import Call
+from routines.cli.call import command as make
+
+
+@make("start", answers=False, short_help="Run the scheduler.")
+@click.option(
+    "--grace", default="30s", show_default=True, metavar="SPAN", help="For turns at a stop."
+)
+@click.option("--leave-turns", is_flag=True, help="At a stop, leave turns to their own processes.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines for people or for programs.",
+)
+def command(call: Call, *, grace: str, leave_turns: bool, log_format: str) -> int:
+    """Run the scheduler until it is stopped: SIGTERM, SIGHUP or ^C."""
+    from routines.domain.durations import parse_span
+    from routines.operations import running
+
+    return running.start(
+        call.context, grace=parse_span(grace), leave_turns=leave_turns, log_format=log_format
+    )

@@ -1,0 +1,80 @@
+"""`routines wakeups`."""
+
+import click
+
+from routines.cli.call import Call, NearGroup, json_option, root_option
+from routines.cli.call import command as make
+
+
+@make("list", short_help="What is pending.")
+@click.option("--session", help="Only of this session.")
+def list_(call: Call, *, session: str | None) -> None:
+    """Show the pending wake-ups, next first."""
+    from routines.operations.alarms import list_alarms
+
+    found = list_alarms(call.context, session=session)
+    if call.json:
+        call.answer(found.to_json())
+        return
+    from routines.cli.screens.alarms import alarms_screen
+
+    call.print(alarms_screen(found, call.times(), width=call.width))
+
+
+@make("show", short_help="One of them whole.")
+@click.argument("wakeup_id", metavar="ID")
+def show(call: Call, *, wakeup_id: str) -> None:
+    """Show one pending wake-up whole."""
+    from routines.operations.alarms import alarm_json, show_alarm
+
+    found = show_alarm(call.context, wakeup_id)
+    if call.json:
+        call.answer(alarm_json(found))
+        return
+    from routines.cli.screens.alarms import alarm_screen
+
+    call.print(alarm_screen(found, call.times(), width=call.width))
+
+
+@make("cancel", short_help="Cancel one, or many.")
+@click.argument("wakeup_id", metavar="ID", required=False)
+@click.option("--session", help="All of this session.")
+@click.option("--all", "all_", is_flag=True, help="All of all sessions.")
+def cancel(call: Call, *, wakeup_id: str | None, session: str | None, all_: bool) -> None:
+    """Cancel one pending wake-up, those of a session, or all."""
+    from routines.cli.escape import escape
+    from routines.errors import UsageError
+    from routines.operations import stepping_in
+
+    if sum(map(bool, (wakeup_id, session, all_))) != 1:
+        raise UsageError("cancel which? Write an ID, --session SESSION or --all")
+    results = stepping_in.wakeups_cancel(
+        call.context, wakeup_id=wakeup_id, session=session, all_=all_
+    )
+    if call.json:
+        call.answer([{"id": one.ref, "message": one.message} for one in results])
+    else:
+        call.print(
+            [f"{escape(one.ref)}  {escape(one.message)}" for one in results] or ["none is pending"]
+        )
+
+
+class _Wakeups(NearGroup):
+    """`routines wakeups` alone lists them."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Call the command, or list if there is none."""
+        if not ctx.args and not getattr(ctx, "_protected_args", ctx.args):
+            return ctx.invoke(list_.callback, session=None)  # type: ignore[arg-type]
+        return super().invoke(ctx)
+
+
+command = _Wakeups(
+    "wakeups",
+    params=[root_option(), json_option()],
+    invoke_without_command=True,
+    short_help="Pending wake-ups.",
+    help="Show what agents asked to be woken for; alone it lists what is pending.",
+)
+for _one in (list_, show, cancel):
+    command.add_command(_one)

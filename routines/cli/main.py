@@ -1,0 +1,245 @@
+"""The command `routines`: the group, its help, and the one place where errors become exit codes.
+
+Nothing heavy is imported here: each command is a module of its own, imported when it is called.
+"""
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from routines.cli.call import Call, NearGroup, root_option
+from routines.domain.clock import Clock
+from routines.errors import RoutinesError
+
+EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 2, 3, 130
+
+# The module below `commands` that each command is in, in the order of the help.
+COMMANDS = {
+    "init": "init",
+    "new": "new",
+    "start": "start",
+    "list": "list",
+    "run": "run",
+    "history": "history",
+    "show": "show",
+    "logs": "logs",
+    "explain": "explain",
+    "next": "next",
+    "check": "check",
+    "doctor": "doctor",
+    "cancel": "cancel",
+    "session": "session",
+    "wake": "wake",
+    "unwake": "unwake",
+    "wakeups": "wakeups",
+    "fire": "fire",
+    "tick": "tick",
+    "prune": "prune",
+    "schema": "schema",
+}
+
+_HELP = """\
+Give an agent a prompt on a schedule, in a conversation that lasts.
+
+Every day    init  new  start  list  run  history  show  logs
+Why, when    explain  next  check  doctor
+Step in      cancel  session
+For agents   wake  unwake  wakeups
+For programs fire  tick
+Upkeep       prune  schema
+
+routines COMMAND --help shows one. Which folder: --root, $ROUTINES_ROOT, or the
+nearest one upwards with routines.yaml or routines/.
+"""
+
+
+class Routines(NearGroup):
+    """The group of all commands, imported one by one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of that name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"routines.cli.commands.{COMMANDS[cmd_name]}")
+        found: click.Command = module.command
+        return found
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the commands by what they are for."""
+        return _HELP.rstrip()
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(f"routines {version()}")
+        ctx.exit()
+
+
+def version() -> str:
+    """Return the installed version."""
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("agent-routines")
+    except PackageNotFoundError:
+        return "unknown (not installed)"
+
+
+def _json_option() -> click.Option:
+    from routines.cli.call import json_option
+
+    option = json_option()
+    option.hidden = True
+    return option
+
+
+group = Routines(
+    "routines",
+    params=[
+        root_option(),
+        _json_option(),
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            help="Print the version.",
+            callback=_print_version,
+        ),
+    ],
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def main(
+    args: Sequence[str] | None = None,
+    *,
+    clock: Clock | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    width: int | None = None,
+) -> int:
+    """Run one command and return its exit code: 0, 1, 2, 3, 75 or 130.
+
+    Args:
+        args: The words after `routines`; those of this process by default.
+        clock: For tests; the machine's by default.
+        environ: For tests; that of this process by default.
+        cwd: For tests; the current folder by default.
+        width: For tests; the terminal's by default.
+    """
+    words = list(sys.argv[1:] if args is None else args)
+    _make_output_safe()
+    call = Call(clock=clock, environ=environ, cwd=cwd, width=width)
+    boundary = _Boundary(call, words)
+    try:
+        result = group.main(words, prog_name="routines", standalone_mode=False, obj=call)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _leave_quietly()
+    except BaseException as error:  # noqa: BLE001 - the one boundary; what it can't name, it saves
+        return boundary.exit_code(error)
+    return result if isinstance(result, int) else 0
+
+
+def _make_output_safe() -> None:
+    """Keep a narrow encoding from turning an answer into a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            with contextlib.suppress(ValueError, OSError):
+                reconfigure(errors="backslashreplace")
+
+
+def _leave_quietly() -> int:
+    """End as `head` expects it: no word about the pipe, also not from the interpreter's exit."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+    return 0
+
+
+class _Boundary:
+    """Turns what was raised into a message and an exit code."""
+
+    def __init__(self, call: Call, words: Sequence[str]) -> None:
+        self._call = call
+        # Asked of the words too: a call that could not be parsed has set nothing.
+        options = words[: words.index("--")] if "--" in words else words
+        self._json = "--json" in options
+        self._command = next((word for word in words if word in COMMANDS), "")
+
+    def exit_code(self, error: BaseException) -> int:
+        try:
+            return self._exit_code(error)
+        except BrokenPipeError:
+            return _leave_quietly()
+
+    def _exit_code(self, error: BaseException) -> int:
+        if isinstance(error, RoutinesError):
+            self._say(error.as_json())
+            return error.exit_code
+        if isinstance(error, click.ClickException):
+            return self._usage(error)
+        if isinstance(error, click.exceptions.Exit):
+            return error.exit_code
+        if isinstance(error, SystemExit):
+            return error.code if isinstance(error.code, int) else 1
+        if isinstance(error, click.Abort | KeyboardInterrupt):
+            self._say({"code": "interrupted", "message": "interrupted", "hint": None})
+            return EXIT_INTERRUPTED
+        return self._bug(error)
+
+    def _usage(self, error: click.ClickException) -> int:
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            click.echo(error.format_message())
+            return EXIT_USAGE
+        ctx = getattr(error, "ctx", None)
+        hint = getattr(error, "hint", None)
+        if hint is None and ctx is not None:
+            hint = f"`{ctx.command_path} --help` shows how it is called"
+        message = error.format_message().rstrip(".")
+        self._say({"code": "usage", "message": message, "hint": hint})
+        return EXIT_USAGE
+
+    def _bug(self, error: BaseException) -> int:
+        from routines.operations.crash import save_traceback
+
+        path = save_traceback(
+            error, command=self._command, version=version(), environ=self._call.context.environ
+        )
+        self._say(
+            {
+                "code": "bug",
+                "message": f"this is a bug in routines: {type(error).__name__}",
+                "hint": f"please report it with {path}" if path else "it could not be saved",
+                "path": path,
+            }
+        )
+        return EXIT_BUG
+
+    def _say(self, error: Mapping[str, Any]) -> None:
+        if self._json or self._call.json:
+            whole = {key: error.get(key) for key in ("code", "message", "hint", "path", "line")}
+            self._call.answer({"error": whole})
+            return
+        from routines.cli.escape import line
+
+        click.echo(f"Error: {line(str(error['message']))}", err=True)
+        if error.get("hint"):
+            click.echo(f"Hint: {line(str(error['hint']))}", err=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

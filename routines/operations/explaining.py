@@ -1,0 +1,359 @@
+"""`explain`: why a slot ran, did not run, or is unknown; from the files alone."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from routines.domain.names import format_instant
+from routines.domain.occurrence import Kind, Occurrence
+from routines.domain.record import Record
+from routines.domain.routine import Routine
+from routines.domain.schedule import Schedule, from_spec
+from routines.errors import RoutinesError, UnknownOccurrence
+from routines.operations.context import Context
+from routines.operations.entries import Entry
+from routines.operations.finding import (
+    Named,
+    check_known,
+    covering,
+    named_at,
+    newest,
+    next_day,
+)
+from routines.operations.history import as_entry, due_words
+from routines.operations.life import Schedulers, schedulers
+from routines.operations.pending import Due, due_slots, open_claims
+from routines.operations.steps import Step, steps_of
+from routines.store.claims import ClaimStore
+from routines.store.cursors import Cursor, CursorStore, Missed
+
+_SECOND = timedelta(seconds=1)
+
+
+class Verdict(StrEnum):
+    """What is said of a slot in the first word."""
+
+    RECORDED = "recorded"  # it has a claim: its own outcome or state is said
+    MISSED = "missed"
+    OWED = "owed"
+    WAITING = "waiting"
+    NEVER_DUE = "never due"
+    UNKNOWN = "unknown"
+    NOT_YET = "not yet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The answer.
+
+    Attributes:
+        routine: Whose slot.
+        at: The instant that was asked about.
+        tz: The zone of its routine.
+        verdict: What became of it.
+        why: The reason as a sentence with its instants left out as `{0}`, `{1}`, ...
+        instants: What stands in those places.
+        entry: Its row if it has a record.
+        steps: What happened, in order, if it has one.
+        next: The next slot, or None.
+        known: Whether the routine has a file now.
+    """
+
+    routine: str
+    at: datetime
+    tz: str
+    verdict: Verdict
+    why: str = ""
+    instants: tuple[datetime, ...] = ()
+    entry: Entry | None = None
+    steps: tuple[Step, ...] = field(default=())
+    next: datetime | None = None
+    known: bool = True
+
+    @property
+    def id(self) -> str:
+        """The id of the occurrence."""
+        if self.entry is not None:
+            return self.entry.id
+        return f"{self.routine}@{format_instant(self.at)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `explain --json` shows it."""
+        why = self.why.format(*(format_instant(at) for at in self.instants)) if self.why else ""
+        return {
+            "id": self.id,
+            "routine": self.routine,
+            "at": format_instant(self.at),
+            "tz": self.tz,
+            "verdict": self.verdict.value,
+            "why": why,
+            "record": None if self.entry is None else self.entry.to_json(),
+            "steps": [step.to_json() for step in self.steps],
+            "next": None if self.next is None else format_instant(self.next),
+        }
+
+
+def explain(context: Context, routine: str, when: str | None = None) -> Explanation:
+    """Return why the slot of *routine* at *when* ran, did not run, or is unknown.
+
+    Args:
+        context: Where and when.
+        routine: Its name; `NAME@WHEN` is understood too.
+        when: WHEN, or None for the newest slot.
+
+    Raises:
+        UnknownRoutine: There never was a routine of that name.
+        UnknownOccurrence: It has no schedule, and nothing is recorded of it.
+    """
+    name, _, after = routine.partition("@")
+    when = when or after or None
+    check_known(context, name)
+    return _Explainer(context, name).explain(when)
+
+
+class _Explainer:
+    """What all answers about one routine need."""
+
+    def __init__(self, context: Context, name: str) -> None:
+        self.context = context
+        self.name = name
+        self.now = context.clock.now()
+        self.state = context.state_or_none
+        self.routine: Routine | None = context.workspace.routines.get(name)
+        self.cursor: Cursor | None = (
+            None if self.state is None else CursorStore(self.state).peek(name)
+        )
+        self.schedule = self._schedule()
+        self.alive = schedulers(self.state, now=self.now)
+
+    def _schedule(self) -> Schedule | None:
+        if self.routine is not None:
+            return self.routine.schedule
+        if self.cursor is None or self.cursor.schedule is None:
+            return None
+        try:
+            # Its file is broken or gone: what it was last seen with is the best that is known.
+            return from_spec(self.cursor.schedule)
+        except RoutinesError:
+            return None
+
+    def explain(self, when: str | None) -> Explanation:
+        named = Named(self.name, None) if when is None else named_at(self.context, self.name, when)
+        found = self._recorded(named)
+        if isinstance(found, Record):
+            return self._of_record(found)
+        at = self._instant(named, found)
+        if isinstance(found, Missed):
+            return self._of_missed(found, at)
+        return self._without_record(at)
+
+    def _recorded(self, named: Named) -> Record | Missed | None:
+        """Return what is recorded of what was named; for a bare name of its newest slot."""
+        if self.state is None:
+            return None
+        try:
+            if named.at is None:
+                return self._newest()
+            if named.whole_day:
+                until = next_day(self.context, named) - _SECOND
+                return newest(self.state, self.name, since=named.at, until=until)
+        except UnknownOccurrence:
+            return None
+        at = named.at.replace(microsecond=0)
+        record = ClaimStore(self.state).read(Occurrence(Kind.SLOT, self.name, at))
+        return record or covering(self.state, self.name, at)
+
+    def _newest(self) -> Record | Missed | None:
+        if self.state is None:
+            return None
+        found = newest(self.state, self.name, until=self.now + _SECOND)
+        at = found.last if isinstance(found, Missed) else found.occurrence.instant
+        slot = None if self.schedule is None else self.schedule.newest_at_or_before(self.now)
+        # A slot that passed since then and has no record is what is asked about.
+        return None if slot is not None and slot > at and self._counts(slot) else found
+
+    def _counts(self, slot: datetime) -> bool:
+        return self.cursor is not None and slot > self.cursor.since
+
+    def _instant(self, named: Named, found: Missed | None) -> datetime:
+        if named.at is not None and not named.whole_day:
+            return named.at.replace(microsecond=0)
+        if found is not None:
+            return found.last
+        until = self.now if named.at is None else next_day(self.context, named) - _SECOND
+        slot = None if self.schedule is None else self.schedule.newest_at_or_before(until)
+        slot = slot or (None if self.schedule is None else self.schedule.next_after(self.now))
+        if slot is None:
+            raise UnknownOccurrence(
+                f"nothing is recorded of {self.name}, and it has no schedule",
+                hint=f"`routines run {self.name}` runs it now",
+            )
+        return slot
+
+    def _answer(self, at: datetime, verdict: Verdict, why: str, *instants: datetime) -> Explanation:
+        return Explanation(
+            routine=self.name,
+            at=at,
+            tz=self.context.zone_of(self.name).key,
+            verdict=verdict,
+            why=why,
+            instants=instants,
+            next=self._next(),
+            known=self.routine is not None,
+        )
+
+    def _next(self) -> datetime | None:
+        if self.routine is None or self.routine.schedule is None or not self.routine.enabled:
+            return None
+        return self.routine.schedule.next_after(self.now)
+
+    # With a record ------------------------------------------------------------------------------
+
+    def _of_record(self, record: Record) -> Explanation:
+        entry = as_entry(self.context, record)
+        return Explanation(
+            routine=self.name,
+            at=record.occurrence.instant,
+            tz=self.context.zone_of(self.name).key,
+            verdict=Verdict.RECORDED,
+            entry=entry,
+            steps=tuple(steps_of(record, entry, self.schedule)),
+            next=self._next(),
+            known=self.routine is not None,
+        )
+
+    def _of_missed(self, missed: Missed, at: datetime) -> Explanation:
+        entry = as_entry(self.context, missed)
+        return Explanation(
+            routine=self.name,
+            at=at,
+            tz=self.context.zone_of(self.name).key,
+            verdict=Verdict.MISSED,
+            why=_escaped(missed.detail) or _REASONS.get(missed.reason.value, missed.reason.value),
+            entry=entry,
+            next=self._next(),
+            known=self.routine is not None,
+        )
+
+    # Without one --------------------------------------------------------------------------------
+
+    def _without_record(self, at: datetime) -> Explanation:
+        if self.schedule is None:
+            return self._answer(
+                at, Verdict.NEVER_DUE, f"{_escaped(self.name)} has no schedule; it is run by name"
+            )
+        if not self.schedule.names(at):
+            return self._not_named(at, self.schedule)
+        if at > self.now:
+            return self._ahead(at)
+        if self.cursor is None:
+            return self._answer(
+                at, Verdict.NEVER_DUE, f"no scheduler has seen {_escaped(self.name)} yet"
+            )
+        if at <= self.cursor.first_seen_at:
+            why = f"{_escaped(self.name)} was first seen {{0}}; it owes nothing from before"
+            return self._answer(at, Verdict.NEVER_DUE, why, self.cursor.first_seen_at)
+        if at <= self.cursor.since:
+            why = "it counts from {0}: its schedule was changed then, or it was switched on again"
+            return self._answer(at, Verdict.NEVER_DUE, why, self.cursor.since)
+        due = self._due()
+        if due is not None and due.owed.base < at <= due.slot:
+            return self._pending(at, due)
+        return self._gone(at)
+
+    def _not_named(self, at: datetime, schedule: Schedule) -> Explanation:
+        before, after = schedule.newest_at_or_before(at), schedule.next_after(at)
+        near = [one for one in (before, after) if one is not None]
+        text = _escaped(schedule.text())
+        why = f"{{0}} is not in '{text}'."
+        if len(near) == 2:  # noqa: PLR2004 - one on each side
+            why += " The nearest slots are {1} and {2}"
+        elif near:
+            why += " The nearest slot is {1}"
+        return self._answer(at, Verdict.NEVER_DUE, why, at, *near)
+
+    def _ahead(self, at: datetime) -> Explanation:
+        from routines.operations.upcoming import decision
+
+        if self.routine is None:
+            meets = "its file can't be used now: it would not run"
+        elif not self.routine.enabled:
+            meets = "it is disabled: it would not run"
+        else:
+            found = decision(self.context, self.routine)
+            meets = (
+                "as things stand it would run" if found == "runs" else f"as things stand: {found}"
+            )
+        return self._answer(at, Verdict.NOT_YET, f"{{0}} is ahead; {_escaped(meets)}", at)
+
+    def _due(self) -> Due | None:
+        if self.routine is None:
+            return None
+        opened = open_claims(self.state)
+        found = due_slots(
+            self.state,
+            self.context.workspace.routines.values(),
+            now=self.now,
+            alive=self.alive,
+            running=sum(one.standing == "running" for one in opened),
+            concurrency=self.context.workspace.settings.concurrency,
+        )
+        return found.get(self.name)
+
+    def _pending(self, at: datetime, due: Due) -> Explanation:
+        if self.alive.alive:
+            words = due_words(
+                due, self.alive, concurrency=self.context.workspace.settings.concurrency
+            )
+            return self._answer(at, Verdict.WAITING, _escaped(words))
+        silence, instants = _silence(self.alive)
+        return self._answer(at, Verdict.OWED, f"{silence}. {self._then(at, due)}", *instants)
+
+    def _then(self, at: datetime, due: Due) -> str:
+        policy = "" if self.routine is None else self.routine.catch_up.value
+        if due.too_late:
+            return "start_within has passed: the next start records it as missed"
+        if due.count == 0 or (at < due.slot and policy == "one"):
+            return f"The next start records it as missed: catch_up is {policy}"
+        return f"The next start runs it: catch_up is {policy}"
+
+    def _gone(self, at: datetime) -> Explanation:
+        retention = self.context.workspace.settings.retention
+        if self.now - at > timedelta(days=retention.days):
+            why = (
+                f"its record was pruned (older than {retention.days} days"
+                f" and not among the newest {retention.claims})"
+            )
+            return self._answer(at, Verdict.UNKNOWN, why)
+        if self.routine is None or not self.routine.enabled:
+            return self._answer(
+                at, Verdict.OWED, "it is not armed: the next look records it as missed"
+            )
+        why = "nothing is recorded of it, though a newer slot is: its file was removed"
+        return self._answer(at, Verdict.UNKNOWN, why)
+
+
+_REASONS = {
+    "no-scheduler": "no scheduler was alive",
+    "asleep": "the machine was asleep",
+    "paused": "it was paused",
+    "disabled": "it was disabled",
+    "not-armed": "its file could not be used",
+    "too-late": "it was later than start_within",
+    "over-bound": "more slots were owed than max_catch_up",
+    "busy": "its session was busy until a newer slot was due",
+    "stale": "a newer slot was claimed before it",
+}
+
+
+def _escaped(text: str) -> str:
+    """Return *text* so that `str.format` leaves it as it is."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _silence(alive: Schedulers) -> tuple[str, tuple[datetime, ...]]:
+    if alive.last_at is None:
+        return "no scheduler has been alive here", ()
+    why = f" ({_escaped(alive.last_why)})" if alive.last_why else ""
+    return f"no scheduler has been alive since {{0}}{why}", (alive.last_at,)

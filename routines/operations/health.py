@@ -1,0 +1,339 @@
+"""`doctor`: whether everything is well, in one line a subject."""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from routines.domain.durations import humanize
+from routines.domain.zones import local_text
+from routines.errors import RoutinesError, StateCopied, StateMissing, UsageError
+from routines.operations.agents_found import agents_found
+from routines.operations.context import Context
+from routines.operations.life import age, schedulers
+from routines.operations.listing import Listing, list_routines, search_path
+from routines.operations.pending import open_claims
+from routines.operations.zone_note import zone_note
+from routines.store import files
+from routines.store.sessions import SessionStore
+from routines.store.state import State, adopt, open_for_reading
+
+# A conversation of so many turns costs more each turn than it is worth.
+_MANY_TURNS = 50
+# Below this the next long reply may not fit.
+_LITTLE_SPACE = 0.95
+# Clocks of two machines differ; beyond this a claim comes from a clock that is wrong.
+_CLOCK_TOLERANCE = timedelta(minutes=5)
+
+
+class Level(StrEnum):
+    """How it stands with one subject."""
+
+    OK = "ok"
+    NOTE = "note"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is said of one subject.
+
+    Attributes:
+        level: ok, note or FAIL.
+        subject: scheduler, state, clock, ...
+        text: What was found.
+        hint: What to do about it; empty where there is nothing to do.
+    """
+
+    level: Level
+    subject: str
+    text: str
+    hint: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `doctor --json` shows it."""
+        return {
+            "level": self.level.value.lower(),
+            "subject": self.subject,
+            "text": self.text,
+            "hint": self.hint or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What `doctor` found."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def failed(self) -> int:
+        """How many findings are failures; any makes the exit code 1."""
+        return sum(one.level is Level.FAIL for one in self.findings)
+
+    @property
+    def notes(self) -> int:
+        """How many findings are notes."""
+        return sum(one.level is Level.NOTE for one in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `doctor --json` shows it."""
+        return {
+            "ok": not self.failed,
+            "failed": self.failed,
+            "notes": self.notes,
+            "findings": [one.to_json() for one in self.findings],
+        }
+
+
+def doctor(context: Context, only: Sequence[str] = ()) -> Health:
+    """Return how everything stands.
+
+    Args:
+        context: Where and when.
+        only: The subjects to look at; all if there are none. `scheduler` and `state` read no
+            YAML but routines.yaml, so that a health check is cheap.
+
+    Raises:
+        UsageError: There is no such subject.
+    """
+    unknown = [name for name in only if name not in SUBJECTS]
+    if unknown:
+        raise UsageError(
+            f"doctor knows no {unknown[0]!r}", hint="one or more of " + ",".join(SUBJECTS)
+        )
+    found: list[Finding] = []
+    for name in only or SUBJECTS:
+        try:
+            found += SUBJECTS[name](context)
+        except RoutinesError as error:
+            found.append(Finding(Level.FAIL, name, error.message, error.hint or ""))
+    return Health(tuple(found))
+
+
+def take_over(context: Context, *, fork: bool) -> Finding:
+    """Make the state folder the one that it says it is: moved, or with *fork* a copy of its own.
+
+    Raises:
+        StateMissing, StateForeign: There is none, or it is another user's.
+    """
+    from routines.agents.processes import boot_id
+
+    state = adopt(context.root.state, boot=boot_id() or None, fork=fork)
+    how = "has an id of its own now" if fork else "is taken as the one that it was"
+    return Finding(Level.OK, "state", f"{state.path} {how}: {state.workspace}")
+
+
+# One function a subject ------------------------------------------------------------------------
+
+
+def _scheduler(context: Context) -> list[Finding]:
+    now = context.clock.now()
+    found = schedulers(context.state_or_none, now=now)
+    if not found.alive:
+        since = "" if found.last_at is None else f" for {humanize(age(now, found.last_at))}"
+        why = f" ({found.last_why})" if found.last_why else ""
+        return [
+            Finding(
+                Level.FAIL, "scheduler", f"none is alive{since}{why}", "start one: routines start"
+            )
+        ]
+    return [
+        Finding(
+            Level.OK,
+            "scheduler",
+            f"alive on {_host(one.owner)} (pid {one.owner.get('pid', '?')}),"
+            f" {humanize(age(now, one.started_at))}, {one.version},"
+            f" beat {humanize(age(now, one.beat_at))} ago",
+        )
+        for one in found.live
+    ]
+
+
+def _host(owner: dict[str, Any]) -> str:
+    return str(owner.get("user", "")).rpartition("@")[2] or "this host"
+
+
+def _state(context: Context) -> list[Finding]:
+    path = context.root.state
+    try:
+        state = open_for_reading(path)
+    except StateMissing:
+        return [Finding(Level.NOTE, "state", f"{path}: not there yet", "the first turn makes it")]
+    return _place(context, state)
+
+
+def _place(context: Context, state: State) -> list[Finding]:
+    from routines.agents.processes import boot_id
+
+    found = os.stat(state.path)
+    shown = _short(context, state.path)
+    if found.st_uid != os.geteuid():
+        return [Finding(Level.FAIL, "state", f"{shown}: not ours", files.two_users(state.path))]
+    if state.format.is_copy(inode=found.st_ino, device=found.st_dev, boot=boot_id() or None):
+        hint = "moved: routines doctor --adopt; a copy beside the original: --fork"
+        return [Finding(Level.FAIL, "state", f"{shown} is a copy, or was moved", hint)]
+    findings = []
+    private = found.st_mode & 0o077 == 0
+    disk = shutil.disk_usage(state.path)
+    full = disk.used / max(disk.used + disk.free, 1)
+    text = f"{shown}: {'private' if private else 'not private'}, disk {full:.0%} full"
+    level = Level.FAIL if full > _LITTLE_SPACE else Level.OK if private else Level.NOTE
+    hint = "" if private else f"others can read it: chmod 700 {shown}"
+    findings.append(Finding(level, "state", text, hint))
+    corrupt = _set_aside(state)
+    if corrupt:
+        text = f"{len(corrupt)} can't be read and were set aside, first {corrupt[0]}"
+        findings.append(Finding(Level.FAIL, "state", text, "look into it, then remove it"))
+    return findings
+
+
+def _set_aside(state: State) -> list[str]:
+    folders = ["cursors", "schedulers/live"]
+    folders += [f"sessions/{shard}" for shard in files.names(state.at("sessions"))]
+    folders += [f"wakeups/{name}" for name in files.names(state.at("wakeups")) if name != "due"]
+    return [
+        f"{folder}/{name}"
+        for folder in folders
+        for name in files.names(state.at(*folder.split("/")))
+        if name.endswith(".corrupt")
+    ]
+
+
+def _short(context: Context, path: str) -> str:
+    home = context.home.rstrip("/")
+    return f"~{path[len(home) :]}" if home and path.startswith(f"{home}/") else path
+
+
+def _clock(context: Context) -> list[Finding]:
+    now = context.clock.now()
+    findings = []
+    ahead = [
+        one.record
+        for one in open_claims(context.state_or_none)
+        if one.record.claimed_at is not None and one.record.claimed_at > now + _CLOCK_TOLERANCE
+    ]
+    text = f"{context.zone.key}, {local_text(now, context.zone)}"
+    if ahead:
+        findings.append(
+            Finding(
+                Level.FAIL,
+                "clock",
+                f"{ahead[0].ref} was claimed in the future: this clock or another was wrong",
+                "set the clock, for example by NTP",
+            )
+        )
+    else:
+        findings.append(Finding(Level.OK, "clock", f"{text}; no claim in the future"))
+    note = zone_note(context)
+    if note:
+        findings.append(Finding(Level.NOTE, "clock", note))
+    return findings
+
+
+def _agents(context: Context) -> list[Finding]:
+    live = schedulers(context.state_or_none, now=context.clock.now()).live
+    # What counts is what the scheduler finds: a service has another PATH than this shell.
+    path = live[0].path if live and live[0].path else search_path(context)
+    where = "the scheduler's PATH" if live and live[0].path else "PATH"
+    workspace = context.workspace
+    found = agents_found(workspace.settings, workspace.routines, path=path)
+    if not found:
+        return [Finding(Level.OK, "agents", "none is needed: there are no routines")]
+    findings = []
+    for agent in found:
+        used = "used by " + ", ".join(agent.used_by)
+        if agent.problem:
+            text = agent.problem.replace("not on PATH", f"not on {where}")
+            findings.append(Finding(Level.FAIL, "agents", text, used))
+        else:
+            shown = agent.name if agent.program == agent.name else f"{agent.name}: {agent.program}"
+            findings.append(Finding(Level.OK, "agents", shown))
+    return findings
+
+
+def _files(context: Context) -> list[Finding]:
+    workspace = context.workspace
+    if workspace.problems:
+        return [
+            Finding(Level.FAIL, "files", f"{p.place()}: {p.message}", p.cure or "")
+            for p in workspace.problems
+        ]
+    count = len(workspace.names)
+    text = f"{count} routine{'' if count == 1 else 's'} in {_short(context, workspace.root.path)}"
+    return [Finding(Level.OK, "files", text)]
+
+
+def _outcomes(context: Context) -> list[Finding]:
+    listing = list_routines(context, week=False)
+    findings = [
+        Finding(
+            Level.FAIL,
+            "outcomes",
+            f"{row.name}: {row.problem.text}" + _since(context, listing, row.name),
+            f"routines explain {row.name}",
+        )
+        for row in listing.rows
+        if row.problem is not None and row.problem.kind in ("failing", "lost", "parked")
+    ]
+    return findings or [Finding(Level.OK, "outcomes", "nothing failed in a row")]
+
+
+def _since(context: Context, listing: Listing, name: str) -> str:
+    row = next(row for row in listing.rows if row.name == name)
+    if row.problem is None or row.problem.since is None:
+        return ""
+    return f" since {local_text(row.problem.since, context.zone_of(name))}"
+
+
+def _turns(context: Context) -> list[Finding]:
+    opened = open_claims(context.state_or_none)
+    running = sum(one.standing == "running" for one in opened)
+    lost = [one for one in opened if one.standing == "lost"]
+    parked = sum(one.standing == "parked" for one in opened)
+    unknown = sum(one.standing == "unknown" for one in opened)
+    if lost:
+        text = f"{len(lost)} without a live owner, first {lost[0].record.ref}"
+        hint = "a scheduler settles them: routines start, or routines tick"
+        return [Finding(Level.FAIL, "turns", text, hint)]
+    tail = "none parked" if not parked else f"{parked} parked"
+    elsewhere = f"; {unknown} of another host, which can't be seen from here" if unknown else ""
+    text = f"{running} running; none without a live owner; {tail}{elsewhere}"
+    return [Finding(Level.NOTE if parked else Level.OK, "turns", text)]
+
+
+def _sessions(context: Context) -> list[Finding]:
+    state = context.state_or_none
+    long = (
+        []
+        if state is None
+        else [one for one in SessionStore(state).all() if one.epoch_turns >= _MANY_TURNS]
+    )
+    if not long:
+        return [Finding(Level.OK, "sessions", "none has grown long")]
+    return [
+        Finding(
+            Level.NOTE,
+            "sessions",
+            f"{one.session} has {one.epoch_turns} turns; session_turns starts anew",
+        )
+        for one in long
+    ]
+
+
+# In the order that they are printed in.
+SUBJECTS: dict[str, Callable[[Context], list[Finding]]] = {
+    "scheduler": _scheduler,
+    "state": _state,
+    "clock": _clock,
+    "agents": _agents,
+    "files": _files,
+    "outcomes": _outcomes,
+    "turns": _turns,
+    "sessions": _sessions,
+}
+
+__all__ = ["SUBJECTS", "Finding", "Health", "Level", "StateCopied", "doctor", "take_over"]

@@ -1,0 +1,126 @@
+"""The lines of one claim as steps that a person can follow."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from routines.domain.durations import humanize
+from routines.domain.names import format_instant, parse_instant
+from routines.domain.occurrence import Kind
+from routines.domain.record import Event, Record
+from routines.domain.schedule import Schedule
+from routines.operations.entries import Entry
+
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happened to an occurrence.
+
+    Attributes:
+        at: When; None for what did not happen.
+        word: due, claimed, started, failed, no retry, ...
+        text: What there is to say of it.
+    """
+
+    at: datetime | None
+    word: str
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `explain --json` shows it."""
+        at = None if self.at is None else format_instant(self.at)
+        return {"at": at, "word": self.word, "text": self.text}
+
+
+def steps_of(record: Record, entry: Entry, schedule: Schedule | None) -> list[Step]:
+    """Return what the lines of *record* say, in order.
+
+    Args:
+        record: The claim, read back.
+        entry: Its row.
+        schedule: The schedule that its routine has now, or was last seen with.
+    """
+    steps = []
+    if record.occurrence.kind is not Kind.MANUAL:
+        steps.append(Step(record.due_at, "due", _due_text(record, schedule)))
+    steps.append(Step(record.claimed_at, "claimed", _claimed_text(record)))
+    steps += [_event_step(event, record) for event in record.events[: -1 if record.end else None]]
+    if record.end is not None:
+        steps.append(Step(record.ended_at, entry.outcome or "", _end_text(entry)))
+        steps += _did_not_happen(record, entry)
+    return steps
+
+
+def _due_text(record: Record, schedule: Schedule | None) -> str:
+    if record.occurrence.kind is Kind.WAKE:
+        wakeup = record.claim.get("wakeup") or {}
+        return f"wake-up {record.occurrence.id}, set by {wakeup.get('created_by', 'its session')}"
+    if schedule is None:
+        return "delivered from outside"
+    if not schedule.names(record.occurrence.instant):
+        return f"not in '{schedule.text()}' as its file says now"
+    return f"'{schedule.text()}'"
+
+
+def _claimed_text(record: Record) -> str:
+    by = record.claim.get("by") or "an unknown process"
+    pid = "" if record.owner is None else f" (pid {record.owner.pid})"
+    text = f"by {by}{pid}"
+    if record.claimed_at is None or record.occurrence.kind is Kind.MANUAL:
+        return text
+    late = record.claimed_at - record.due_at
+    if late < timedelta(0):
+        return text
+    return f"{text}, {_span(late)} after it was due"
+
+
+def _span(span: timedelta) -> str:
+    milliseconds = span // timedelta(milliseconds=1)
+    return f"{milliseconds} ms" if span < _SECOND else humanize(span)
+
+
+def _event_step(event: dict[str, Any], record: Record) -> Step:
+    word = str(event["event"])
+    try:
+        at = parse_instant(str(event.get("at")))
+    except ValueError:
+        at = None
+    text = _event_text(word, event, record)
+    return Step(at, word, text)
+
+
+def _event_text(word: str, event: dict[str, Any], record: Record) -> str:
+    if word == Event.STARTED.value:
+        return _started_text(event, record)
+    if word == Event.RUN.value:
+        return f"run {event.get('run_id', '?')}"
+    if word == Event.ATTEMPT.value:
+        return f"taken up again, attempt {event.get('n', '?')}"
+    return str(event.get("detail") or "")
+
+
+def _started_text(event: dict[str, Any], record: Record) -> str:
+    turn = event.get("turn")
+    session = event.get("session") or record.session or "its session"
+    text = f"turn {turn} of {session}" if turn else str(session)
+    agent = " ".join(str(part) for part in (event.get("agent"), event.get("agent_version")) if part)
+    return f"{text}, {agent}" if agent else text
+
+
+def _end_text(entry: Entry) -> str:
+    parts = [entry.reason or "", entry.detail]
+    text = ": ".join(dict.fromkeys(part for part in parts if part))
+    if entry.warnings:
+        text = "; ".join(part for part in (text, ", ".join(entry.warnings)) if part)
+    return text or ("replied" if entry.reply else "")
+
+
+def _did_not_happen(record: Record, entry: Entry) -> list[Step]:
+    """Return what a person may have waited for."""
+    if entry.outcome not in ("failed", "timed-out", "interrupted"):
+        return []
+    if record.started is not None:
+        return [Step(None, "no retry", "the turn had started")]
+    return []
