@@ -253,6 +253,9 @@ class WakeupStore:
             files.make_folder(os.path.dirname(path))
             if os.path.exists(path):
                 return False
+            # Session folders go when they empty: this one may have been made again by a process
+            # that died before it could sync the name.
+            files.sync_folder(self._state.at("wakeups"))
             self._make_hint(Hint(wakeup.look_at, folder, wakeup.id))
             return files.create(path, _encode(wakeup))
         except OSError as error:
