@@ -504,15 +504,7 @@ class ClaimStore:
 
     def is_claimed(self, occurrence: Occurrence) -> bool:
         """Return whether *occurrence* has a claim, whatever is in it."""
-        path = self._state.at(occurrence.claim_path)
-        try:
-            os.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:
-            # Not known is not free.
-            raise files.fault(error, "read", path) from error
-        return True
+        return files.exists(self._state.at(occurrence.claim_path))
 
     def is_held(self, record: Record) -> bool | None:
         """Return whether somebody holds the claim's lock; asked, not taken. None: can't be told."""

@@ -20,6 +20,7 @@ from routines.domain.names import (
     parse_instant,
     safe_name,
 )
+from routines.errors import StoreError
 from routines.store import files, locks
 from routines.store.state import State
 
@@ -30,13 +31,14 @@ _ACCEPTED = ".accepted"
 
 
 def _write(path: str, data: dict[str, Any], *, sync: bool = True) -> None:
+    text = json.dumps(data, ensure_ascii=False, indent=1)
+    content = text.encode("utf-8", "backslashreplace") + b"\n"
     try:
         if sync:
-            files.make_folder(os.path.dirname(path))
+            files.in_folder(path, lambda: files.replace(path, content))
         else:
             files.add_folder(os.path.dirname(path))
-        text = json.dumps(data, ensure_ascii=False, indent=1)
-        files.replace(path, text.encode("utf-8", "backslashreplace") + b"\n", sync=sync)
+            files.replace(path, content, sync=False)
     except OSError as error:
         raise files.fault(error, "write", path) from error
 
@@ -89,16 +91,20 @@ class CancelStore:
             NotDurable: It could not be written; nothing was asked.
         """
         cancel = Cancel(ref, secrets.token_hex(6), by, person, at, reason)
-        _write(
-            os.path.join(self._folder(ref), f"{cancel.id}.json"),
-            {
-                "ref": ref,
-                "by": by,
-                "person": person,
-                "at": format_instant(at),
-                "reason": reason,
-            },
-        )
+        path = os.path.join(self._folder(ref), f"{cancel.id}.json")
+        data = {
+            "ref": ref,
+            "by": by,
+            "person": person,
+            "at": format_instant(at),
+            "reason": reason,
+        }
+        try:
+            _write(path, data)
+        except StoreError:
+            # Where only the last sync failed it is there: told "failed", nobody sees it happen.
+            files.discard(path)
+            raise
         return cancel
 
     def pending(self, ref: str) -> Cancel | None:
@@ -128,11 +134,20 @@ class CancelStore:
             raise files.fault(error, "rename", path) from error
 
     def withdraw(self, cancel: Cancel) -> bool:
-        """Take an intent back; False if it was accepted before."""
+        """Take an intent back; False if it was accepted before.
+
+        Raises:
+            NotDurable: It could not be taken back for good: it may still be accepted.
+        """
+        folder = self._folder(cancel.ref)
         try:
-            return files.remove(os.path.join(self._folder(cancel.ref), f"{cancel.id}.json"))
+            if not files.remove(os.path.join(folder, f"{cancel.id}.json")):
+                return False
+            # Else a power cut would bring it back, and with it the cancel.
+            files.sync_folder(folder)
         except OSError as error:
-            raise files.fault(error, "remove", self._folder(cancel.ref)) from error
+            raise files.fault(error, "remove", folder) from error
+        return True
 
     def clear(self, ref: str) -> None:
         """Remove what was asked of an occurrence that is settled."""
@@ -237,8 +252,15 @@ class SchedulerStore:
             fd = files.open_append(path, create=True)
         except OSError as error:
             raise files.fault(error, "write", path) from error
-        locks.try_lock(fd)
-        self.beat(scheduler)
+        try:
+            locks.try_lock(fd)
+            self.beat(scheduler)
+        except (OSError, StoreError) as error:
+            files.discard(path)
+            locks.let_go(fd)
+            if isinstance(error, OSError):
+                raise files.fault(error, "lock", path) from error
+            raise
         return fd
 
     def beat(self, scheduler: Scheduler) -> None:

@@ -161,8 +161,7 @@ class CursorStore:
         """
         path = self._state.at("cursors", f"{safe_name(cursor.routine)}.json")
         try:
-            files.make_folder(os.path.dirname(path))
-            files.replace(path, cursor.encode())
+            files.in_folder(path, lambda: files.replace(path, cursor.encode()))
         except OSError as error:
             raise files.fault(error, "write", path) from error
 
@@ -215,11 +214,15 @@ class CursorStore:
         where = self._missed_path(missed)
         path = self._state.at(where)
         try:
-            files.make_folder(os.path.dirname(path))
-            files.create(path, missed.encode())
+            files.in_folder(path, lambda: files.create(path, missed.encode()))
         except OSError as error:
             raise files.fault(error, "write", path) from error
         return replace(missed, path=where)
+
+    def is_given_up(self, routine: str, slot: datetime) -> bool:
+        """Return whether a record ends with this very slot: a newer one is asked for by listing."""
+        folder = self._state.at("missed", safe_name(routine), day_name(slot))
+        return files.exists(os.path.join(folder, f"{instant_name(slot)}.json"))
 
     def fill_in(self, missed: Missed) -> None:
         """Put a record that has been counted since in the place of the uncounted one."""

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from routines.errors import NotDurable, StateForeign, StoreBusy, StoreError
 
 _Key = TypeVar("_Key", bound=Hashable)
+_Result = TypeVar("_Result")
 
 # Syncs wait for the disk, not for a core: the journal groups what arrives together.
 _SYNC_THREADS = 16
@@ -155,6 +156,21 @@ def names(folder: str) -> list[str]:
         raise fault(error, "list", folder) from error
 
 
+def exists(path: str) -> bool:
+    """Return whether there is something called *path*.
+
+    Raises:
+        StoreError: That can't be told, which is not the same as no.
+    """
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise fault(error, "read", path) from error
+    return True
+
+
 def leads_to(path: str, fd: int) -> bool:
     """Return whether the name *path* still leads to the file behind *fd*."""
     try:
@@ -212,6 +228,16 @@ def make_folder(path: str) -> None:
         sync_folder(parent)
 
 
+def in_folder(path: str, write: Callable[[], _Result]) -> _Result:
+    """Make the folder of *path* and do *write* in it; once more if it was taken away meanwhile."""
+    make_folder(os.path.dirname(path))
+    try:
+        return write()
+    except FileNotFoundError:
+        make_folder(os.path.dirname(path))
+        return write()
+
+
 def sync_folder(path: str) -> None:
     """Put the names in *path* on the disk."""
     children = _unrooted.pop(path, set())
@@ -234,6 +260,20 @@ def remove_folder(path: str) -> bool:
             return False
         raise
     return True
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder with everything in it; links are removed, not followed."""
+    try:
+        entries = list(os.scandir(path))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            remove_tree(entry.path)
+        else:
+            remove(entry.path)
+    remove_folder(path)
 
 
 # Whole files --------------------------------------------------------------------------------

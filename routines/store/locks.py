@@ -13,11 +13,14 @@ import contextlib
 import fcntl
 import os
 import struct
+import sys
 
 from routines.store import files
 
-_OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
-_OFD_GETLK: int | None = getattr(fcntl, "F_OFD_GETLK", None)
+# Elsewhere they have other names for the same, or another layout of what they are asked with.
+_LINUX = sys.platform == "linux"
+_OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None) if _LINUX else None
+_OFD_GETLK: int | None = getattr(fcntl, "F_OFD_GETLK", None) if _LINUX else None
 # struct flock: type, whence, start, length (0 = to the end, whatever it becomes), pid (0 for OFD).
 _FLOCK = "hhqqi4x"
 
@@ -64,8 +67,10 @@ def path_is_locked(path: str) -> bool | None:
     """Return whether somebody holds the lock on *path*: asked, not taken. None: can't be told."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except PermissionError:
+        return None
     try:
         return is_locked(fd)
     finally:

@@ -19,6 +19,7 @@ from typing import Any
 
 from routines.domain.clock import Clock
 from routines.domain.names import format_instant, parse_instant
+from routines.errors import StoreError
 from routines.store import files, locks
 from routines.store.state import State
 
@@ -235,9 +236,18 @@ class SessionStore:
             fd = self._lock(path, clock)
         except OSError as error:
             raise files.fault(error, "lock", path) from error
-        ledger = self.read(session) or Ledger(session=session)
         if fd is None:
+            # Only its holder may set aside what can't be read.
+            ledger = self.peek(session) or Ledger(session=session)
             return Busy(session, locked=True, claim=ledger.claim, holder=_holder(ledger))
+        try:
+            return self._unless_stamped(session, fd, own_claim)
+        except StoreError:
+            locks.let_go(fd)
+            raise
+
+    def _unless_stamped(self, session: str, fd: int, own_claim: str | None) -> Lease | Busy:
+        ledger = self.read(session) or Ledger(session=session)
         if ledger.claim is not None and ledger.claim != own_claim and self._is_open(ledger.claim):
             locks.let_go(fd)
             return Busy(session, locked=False, claim=ledger.claim, holder=_holder(ledger))

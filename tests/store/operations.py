@@ -1,0 +1,709 @@
+"""Everything that the stores write: each operation, ready to be stopped anywhere on its way."""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from routines.domain.occurrence import Occurrence
+from routines.domain.outcome import Outcome, Reason
+from routines.domain.record import Event
+from routines.errors import StoreError
+from routines.store import locks
+from routines.store.claims import Claim, ClaimStore, Draft
+from routines.store.control import CancelStore, SchedulerStore
+from routines.store.cursors import CursorStore
+from routines.store.places import PlaceStore
+from routines.store.sessions import Lease, SessionStore, ledger_path
+from routines.store.state import adopt, open_for_reading, open_for_writing
+from tests.builders import (
+    BOOT,
+    NOW,
+    FakeClock,
+    by_hand,
+    cursor,
+    draft,
+    firing,
+    job,
+    ledger,
+    missed,
+    scheduler,
+    skipped,
+    slot,
+)
+from tests.store.crash import Tell, Told, server_later
+
+OTHER_BOOT = "5f2c0a6e-0000-4000-8000-000000000002"
+SESSION = "routine:daily"
+
+
+def _open(path: str) -> Any:
+    return open_for_writing(path, boot=BOOT)
+
+
+def _nothing_more(path: str, told: Told) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something that a store does to the disk.
+
+    Attributes:
+        name: What a person would call it.
+        covers: The functions that it is made of, `module.Class.method`.
+        act: Does it, with what *prepare* returned, telling what it answers.
+        prepare: Makes what must be there before, in the same process.
+        after: Checks its own promise once the program has started again.
+        occurrences: Whose claims it is about: each may be claimed once.
+        whole: Whether a claim is never empty; that takes hard links.
+    """
+
+    name: str
+    covers: tuple[str, ...]
+    act: Callable[[Any, Tell], None]
+    prepare: Callable[[str], Any] = _open
+    after: Callable[[str, Told], None] = _nothing_more
+    occurrences: tuple[Occurrence, ...] = ()
+    whole: bool = True
+
+
+def _answer(tell: Tell, draft: Draft, taken: Claim | StoreError | None) -> None:
+    path = draft.occurrence.claim_path
+    if isinstance(taken, StoreError):
+        tell("failed", taken.code, path)
+    else:
+        tell("already" if taken is None else "claimed", path)
+
+
+# Claims ----------------------------------------------------------------------------------------
+
+
+def _take(*drafts: Draft) -> Callable[[Any, Tell], None]:
+    def act(state: Any, tell: Tell) -> None:
+        taken = ClaimStore(state).take_many(drafts, at=NOW)
+        for one, result in zip(drafts, taken, strict=True):
+            _answer(tell, one, result)
+            if isinstance(result, Claim) and one.end is not None:
+                tell("settled", one.occurrence.claim_path, one.end["outcome"])
+                result.let_go()
+
+    return act
+
+
+def _claimed(*occurrences: Occurrence) -> Callable[[str], list[Claim]]:
+    """Claims of this process."""
+
+    def prepare(path: str) -> list[Claim]:
+        drafts = [draft(one) for one in occurrences]
+        claims = ClaimStore(_open(path)).take_many(drafts, at=NOW)
+        assert all(isinstance(one, Claim) for one in claims)
+        return claims  # type: ignore[return-value]
+
+    return prepare
+
+
+def _one_turn(claims: list[Claim], tell: Tell) -> None:
+    (claim,) = claims
+    path = claim.record.path
+    claim.append(Event.STARTED, at=NOW, owner=None)
+    tell("line", path, "started")
+    claim.settle(Outcome.COMPLETED, at=NOW)
+    tell("settled", path, "completed")
+    claim.let_go()
+
+
+def _not_started_and_retried(claims: list[Claim], tell: Tell) -> None:
+    (claim,) = claims
+    for event in (Event.STARTED, Event.NOT_STARTED, Event.RETRY):
+        claim.append(event, at=NOW)
+        tell("line", claim.record.path, event.value)
+    claim.touch()
+    claim.let_go()
+
+
+def _settle_twice(claims: list[Claim], tell: Tell) -> None:
+    (claim,) = claims
+    claim.settle(Outcome.COMPLETED, at=NOW)
+    tell("settled", claim.record.path, "completed")
+    claim.settle(Outcome.FAILED, Reason.EXIT, "must not be believed", at=NOW)
+    tell("settled", claim.record.path, "completed")
+
+
+def _folder_taken_away(path: str) -> list[Claim]:
+    claims = _claimed(slot())(path)
+    shutil.rmtree(os.path.join(path, "claims"))
+    return claims
+
+
+def _everything_taken_away(path: str) -> list[Claim]:
+    claims = _claimed(slot())(path)
+    shutil.rmtree(os.path.join(path, "claims"))
+    shutil.rmtree(os.path.join(path, "open"))
+    return claims
+
+
+def _settle(claims: list[Claim], tell: Tell) -> None:
+    (claim,) = claims
+    claim.settle(Outcome.COMPLETED, at=NOW)
+    tell("settled", claim.record.path, "completed")
+
+
+def _lost(path: str) -> Any:
+    """A turn whose owner has died, and one that had died after writing its outcome."""
+    lost, ended = _claimed(slot("09:00"), slot("09:01"))(path)
+    lost.append(Event.STARTED, at=NOW)
+    entry = ended.open_path
+    ended.settle(Outcome.COMPLETED, at=NOW)
+    os.link(ended.path, entry)
+    lost.let_go()
+    ended.let_go()
+    return lost._state
+
+
+def _reconcile(state: Any, tell: Tell) -> None:
+    claims = ClaimStore(state)
+    for entry in claims.open_entries():
+        claim = claims.hold(entry)
+        if claim is not None:
+            claim.settle(Outcome.INTERRUPTED, Reason.OWNER_DIED, at=NOW)
+            tell("settled", claim.record.path, "interrupted")
+            claim.let_go()
+
+
+def _abandoned_draft(path: str) -> Any:
+    """A winner, and the draft of a loser that died before it could remove it."""
+    claim = _claimed(slot())(path)[0]
+    loser = os.open(f"{path}/{slot().open_path('10531053')}", os.O_CREAT | os.O_RDWR, 0o600)
+    os.close(loser)
+    os.close(os.open(f"{path}/{slot('10:00').open_path('0ff')}", os.O_CREAT | os.O_RDWR, 0o600))
+    claim.settle(Outcome.COMPLETED, at=NOW)
+    claim.let_go()
+    return claim._state
+
+
+def _sweep(state: Any, tell: Tell) -> None:
+    claims = ClaimStore(state)
+    for entry in claims.open_entries():
+        assert claims.hold(entry) is None
+        claims.sweep(entry, server_now=server_later())
+
+
+def _dead_draft(occurrence: Occurrence) -> Callable[[str], Any]:
+    """The draft of a process that died before its link, under a name that has no other."""
+
+    def prepare(path: str) -> Any:
+        state = _open(path)
+        os.makedirs(state.at("open"), exist_ok=True)
+        with open(state.at(occurrence.open_path("")), "x") as file:
+            file.write('{"event":"claim"')
+        return state
+
+    return prepare
+
+
+def _claimed_by_the_dead(*occurrences: Occurrence) -> Callable[[str], Any]:
+    def prepare(path: str) -> Any:
+        claims = _claimed(*occurrences)(path)
+        for claim in claims:
+            claim.let_go()
+        return claims[0]._state
+
+    return prepare
+
+
+TAKES = ("claims.ClaimStore.take", "claims.ClaimStore.take_many")
+SETTLES = ("claims.Claim.settle",)
+_MANY = (slot("09:00"), slot("2026-07-02 09:00"), slot("09:00", "weekly"), by_hand(), job())
+
+CLAIMS = [
+    Operation("claim", TAKES, _take(draft(slot())), occurrences=(slot(),)),
+    Operation("claim-many", TAKES, _take(*map(draft, _MANY)), occurrences=_MANY),
+    Operation("claim-twice", TAKES, _take(draft(slot()), draft(slot())), occurrences=(slot(),)),
+    Operation(
+        "claim-what-the-dead-claimed",
+        TAKES,
+        _take(draft(slot())),
+        prepare=_claimed_by_the_dead(slot()),
+        occurrences=(slot(),),
+    ),
+    Operation("claim-a-firing", TAKES, _take(draft(firing())), occurrences=(firing(),)),
+    Operation(
+        "claim-a-firing-that-the-dead-drafted",
+        TAKES,
+        _take(draft(firing())),
+        prepare=_dead_draft(firing()),
+        occurrences=(firing(),),
+    ),
+    Operation("settled-at-birth", TAKES, _take(skipped(slot())), occurrences=(slot(),)),
+    Operation(
+        "a-turn",
+        ("claims.Claim.append", "claims.Claim.let_go", *SETTLES),
+        _one_turn,
+        prepare=_claimed(slot()),
+        occurrences=(slot(),),
+    ),
+    Operation(
+        "not-started-and-retried",
+        ("claims.Claim.append", "claims.Claim.touch", "claims.Claim.let_go"),
+        _not_started_and_retried,
+        prepare=_claimed(slot()),
+        occurrences=(slot(),),
+    ),
+    Operation(
+        "settle-twice", SETTLES, _settle_twice, prepare=_claimed(slot()), occurrences=(slot(),)
+    ),
+    Operation(
+        "settle-after-the-folder-was-taken-away",
+        SETTLES,
+        _settle,
+        prepare=_folder_taken_away,
+        occurrences=(slot(),),
+    ),
+    Operation(
+        "settle-after-everything-was-taken-away",
+        SETTLES,
+        _settle,
+        prepare=_everything_taken_away,
+        occurrences=(slot(),),
+    ),
+    Operation(
+        "reconcile",
+        ("claims.ClaimStore.hold", *SETTLES),
+        _reconcile,
+        prepare=_lost,
+        occurrences=(slot("09:00"), slot("09:01")),
+    ),
+    Operation(
+        "sweep",
+        ("claims.ClaimStore.sweep", "claims.ClaimStore.hold"),
+        _sweep,
+        prepare=_abandoned_draft,
+        occurrences=(slot(), slot("10:00")),
+    ),
+]
+
+
+# Cursors and counted records -------------------------------------------------------------------
+
+NEWER = cursor(since=NOW + timedelta(hours=1))
+COUNTED = missed(first=NOW - timedelta(days=2), count=3)
+
+
+def _with_cursor(path: str) -> Any:
+    state = _open(path)
+    CursorStore(state).write(cursor())
+    return state
+
+
+def _write_cursor(state: Any, tell: Tell) -> None:
+    CursorStore(state).write(NEWER)
+    tell("done")
+
+
+def _write_new_cursors(state: Any, tell: Tell) -> None:
+    weekly = cursor("weekly")
+    assert CursorStore(state).write_new([NEWER, weekly]) == [NEWER, weekly]
+    tell("done")
+
+
+def _cursor_is(*known: Any) -> Callable[[str, Told], None]:
+    def after(path: str, told: Told) -> None:
+        found = CursorStore(open_for_reading(path)).peek("daily")
+        assert found in ([NEWER] if ["done"] in told else known)
+
+    return after
+
+
+def _with_torn_cursor(path: str) -> Any:
+    state = _with_cursor(path)
+    with open(state.at("cursors", "daily.json"), "w") as file:
+        file.write('{"routine": "dai')
+    return state
+
+
+def _read_cursor(state: Any, tell: Tell) -> None:
+    assert CursorStore(state).read("daily") is None
+    tell("done")
+
+
+def _is_kept_aside(place: str) -> Callable[[str, Told], None]:
+    def after(path: str, told: Told) -> None:
+        found = {"", ".corrupt"} & {
+            ending
+            for ending in ("", ".corrupt")
+            if os.path.exists(os.path.join(path, place + ending))
+        }
+        assert found == ({".corrupt"} if ["done"] in told else found)
+        assert len(found) == 1, "D6: what can't be read is kept"
+
+    return after
+
+
+def _give_up(state: Any, tell: Tell) -> None:
+    CursorStore(state).give_up(missed())
+    tell("done")
+
+
+def _given_up(path: str) -> Any:
+    state = _open(path)
+    CursorStore(state).give_up(missed())
+    return state
+
+
+def _fill_in(state: Any, tell: Tell) -> None:
+    CursorStore(state).fill_in(COUNTED)
+    tell("done")
+
+
+def _missed_is(*known: Any, done: Any) -> Callable[[str, Told], None]:
+    def after(path: str, told: Told) -> None:
+        found = [*CursorStore(open_for_reading(path)).missed("daily")]
+        kept = [(one.last, one.count) for one in found]
+        allowed = [done] if ["done"] in told else [*known, done]
+        if any(word == "failed" for word, *_ in told) and [] in known:
+            allowed = [[]]
+        assert kept in [[(one.last, one.count) for one in case] for case in allowed]
+
+    return after
+
+
+CURSORS = [
+    Operation(
+        "first-cursor", ("cursors.CursorStore.write",), _write_cursor, after=_cursor_is(None, NEWER)
+    ),
+    Operation(
+        "first-cursors",
+        ("cursors.CursorStore.write_new",),
+        _write_new_cursors,
+        after=_cursor_is(None, NEWER),
+    ),
+    Operation(
+        "next-cursor",
+        ("cursors.CursorStore.write",),
+        _write_cursor,
+        prepare=_with_cursor,
+        after=_cursor_is(cursor(), NEWER),
+    ),
+    Operation(
+        "torn-cursor",
+        ("cursors.CursorStore.read",),
+        _read_cursor,
+        prepare=_with_torn_cursor,
+        after=_is_kept_aside("cursors/daily.json"),
+    ),
+    Operation(
+        "give-up",
+        ("cursors.CursorStore.give_up",),
+        _give_up,
+        after=_missed_is([], done=[missed()]),
+    ),
+    Operation(
+        "give-up-again",
+        ("cursors.CursorStore.give_up",),
+        _give_up,
+        prepare=_given_up,
+        after=_missed_is(done=[missed()]),
+    ),
+    Operation(
+        "fill-in",
+        ("cursors.CursorStore.fill_in",),
+        _fill_in,
+        prepare=_given_up,
+        after=_missed_is([missed()], done=[COUNTED]),
+    ),
+    Operation(
+        "section",
+        ("cursors.CursorStore.section",),
+        lambda state, tell: CursorStore(state).section("daily", patience=0).__enter__(),
+    ),
+]
+
+
+# Sessions --------------------------------------------------------------------------------------
+
+
+def _session(path: str) -> Any:
+    return SessionStore(open_for_reading(path))
+
+
+def _take_session(state: Any, tell: Tell) -> None:
+    lease = SessionStore(state).take(SESSION, clock=FakeClock())
+    assert isinstance(lease, Lease)
+    lease.stamp(slot().claim_path)
+    tell("stamped")
+    lease.write(lease.ledger.with_(turns=1))
+    tell("turns")
+    lease.stamp(None)
+    tell("cleared")
+    lease.let_go()
+
+
+def _ledger_follows(path: str, told: Told) -> None:
+    """Each write is there or not, in the order in which they were made."""
+    found = _session(path).peek(SESSION) or ledger(SESSION)
+    steps = [(None, 0), (slot().claim_path, 0), (slot().claim_path, 1), (None, 1)]
+    done = [word for word, *_ in told if word in ("stamped", "turns", "cleared")]
+    assert (found.claim, found.turns) in steps[len(done) : len(done) + 2]
+    lease = _session(path).take(SESSION, clock=FakeClock())
+    assert isinstance(lease, Lease), "the dead hold no session"
+    lease.let_go()
+
+
+def _with_ledger(path: str) -> Any:
+    state = _open(path)
+    lease = SessionStore(state).take(SESSION, clock=FakeClock())
+    assert isinstance(lease, Lease)
+    lease.write(ledger(SESSION, turns=3))
+    return lease
+
+
+def _forget(lease: Any, tell: Tell) -> None:
+    lease.forget()
+    lease.let_go()
+    tell("done")
+
+
+def _forgotten(path: str, told: Told) -> None:
+    found = _session(path).peek(SESSION)
+    assert found in (None, ledger(SESSION, turns=3))
+    lease = _session(path).take(SESSION, clock=FakeClock())
+    assert isinstance(lease, Lease), "the dead hold no session"
+    lease.let_go()
+
+
+def _with_torn_ledger(path: str) -> Any:
+    lease = _with_ledger(path)
+    lease.let_go()
+    with open(ledger_path(lease._state, SESSION), "w") as file:
+        file.write("\0\0\0\0")
+    return lease._state
+
+
+def _read_ledger(state: Any, tell: Tell) -> None:
+    assert SessionStore(state).read(SESSION) is None
+    tell("done")
+
+
+def _torn_ledger_aside(path: str, told: Told) -> None:
+    place = os.path.relpath(ledger_path(open_for_reading(path), SESSION), path)
+    _is_kept_aside(place)(path, told)
+
+
+def _adopt_lease(lease: Any, tell: Tell) -> None:
+    again = SessionStore(lease._state).adopt(SESSION, lease.fd)
+    again.let_go()
+
+
+SESSIONS = [
+    Operation(
+        "session",
+        (
+            "sessions.SessionStore.take",
+            "sessions.Lease.write",
+            "sessions.Lease.stamp",
+            "sessions.Lease.let_go",
+        ),
+        _take_session,
+        after=_ledger_follows,
+    ),
+    Operation(
+        "forget-session",
+        ("sessions.Lease.forget", "sessions.Lease.let_go"),
+        _forget,
+        prepare=_with_ledger,
+        after=_forgotten,
+    ),
+    Operation(
+        "torn-ledger",
+        ("sessions.SessionStore.read",),
+        _read_ledger,
+        prepare=_with_torn_ledger,
+        after=_torn_ledger_aside,
+    ),
+    Operation(
+        "adopt-lease",
+        ("sessions.SessionStore.adopt",),
+        _adopt_lease,
+        prepare=_with_ledger,
+        after=_forgotten,
+    ),
+]
+
+
+# Control ---------------------------------------------------------------------------------------
+
+
+def _cancels(path: str) -> CancelStore:
+    return CancelStore(open_for_reading(path))
+
+
+def _ask(state: Any, tell: Tell) -> None:
+    CancelStore(state).ask(slot().ref, by="ana@studio", person=True, at=NOW)
+    tell("done")
+
+
+def _asked(path: str, told: Told) -> None:
+    pending = _cancels(path).pending(slot().ref)
+    if ["done"] in told:
+        assert pending is not None, "D5: told that it was asked"
+    if any(word == "failed" for word, *_ in told):
+        assert pending is None, "D5: told that nothing was asked, and it happens later"
+
+
+def _with_cancel(path: str) -> Any:
+    state = _open(path)
+    return state, CancelStore(state).ask(slot().ref, by="ana@studio", person=True, at=NOW)
+
+
+def _accept(made: Any, tell: Tell) -> None:
+    state, cancel = made
+    assert CancelStore(state).accept(cancel)
+    assert not CancelStore(state).withdraw(cancel)
+    tell("done")
+
+
+def _withdraw(made: Any, tell: Tell) -> None:
+    state, cancel = made
+    assert CancelStore(state).withdraw(cancel)
+    assert not CancelStore(state).accept(cancel)
+    tell("withdrawn")
+
+
+def _not_pending(path: str, told: Told) -> None:
+    if told and told[-1][0] == "withdrawn":
+        assert _cancels(path).pending(slot().ref) is None, "D5: told that it was withdrawn"
+
+
+def _clear(made: Any, tell: Tell) -> None:
+    CancelStore(made[0]).clear(slot().ref)
+    tell("done")
+
+
+def _enter_beat_leave(state: Any, tell: Tell) -> None:
+    store = SchedulerStore(state)
+    fd = store.enter(scheduler())
+    tell("entered")
+    store.beat(scheduler(beat_at=NOW + timedelta(seconds=15)))
+    store.leave(scheduler(ended_at=NOW + timedelta(seconds=20), why="stopped"), fd)
+    tell("left")
+
+
+def _scheduler_is_known(path: str, told: Told) -> None:
+    store = SchedulerStore(open_for_reading(path))
+    for _, held in store.live():
+        assert not held, "the dead look alive"
+    if ["left"] in told:
+        assert [one.why for one in store.past()] == ["stopped"]
+    for one, _ in [*store.live()]:
+        store.leave(one, None)
+    assert not [*store.live()]
+
+
+def _place(state: Any, tell: Tell) -> None:
+    places = PlaceStore(state)
+    assert places.take(2) is not None
+    assert places.take(2) is not None
+    assert places.take(2) is None
+
+
+def _places_are_free(path: str, told: Told) -> None:
+    fd = PlaceStore(open_for_reading(path)).take(1)
+    assert fd is not None, "the dead hold no place"
+    locks.let_go(fd)
+
+
+CONTROL = [
+    Operation("ask", ("control.CancelStore.ask",), _ask, after=_asked),
+    Operation(
+        "accept",
+        ("control.CancelStore.accept", "control.CancelStore.withdraw"),
+        _accept,
+        prepare=_with_cancel,
+    ),
+    Operation(
+        "withdraw",
+        ("control.CancelStore.withdraw", "control.CancelStore.accept"),
+        _withdraw,
+        prepare=_with_cancel,
+        after=_not_pending,
+    ),
+    Operation("clear", ("control.CancelStore.clear",), _clear, prepare=_with_cancel),
+    Operation(
+        "scheduler",
+        (
+            "control.SchedulerStore.enter",
+            "control.SchedulerStore.beat",
+            "control.SchedulerStore.leave",
+        ),
+        _enter_beat_leave,
+        after=_scheduler_is_known,
+    ),
+    Operation("place", ("places.PlaceStore.take",), _place, after=_places_are_free),
+]
+
+
+# The folder itself -----------------------------------------------------------------------------
+
+
+def _create(path: str, tell: Tell) -> None:
+    tell("workspace", open_for_writing(path, boot=BOOT).workspace)
+
+
+def _same_workspace(path: str, told: Told) -> None:
+    for word, *rest in told:
+        if word == "workspace":
+            assert open_for_reading(path).workspace == rest[0]
+
+
+def _existing(path: str) -> str:
+    _open(path)
+    return path
+
+
+def _on_another_boot(path: str, tell: Tell) -> None:
+    before = open_for_reading(path).workspace
+    tell("workspace", before)
+    assert open_for_writing(path, boot=OTHER_BOOT).workspace == before
+
+
+def _adopt(fork: bool) -> Callable[[str, Tell], None]:
+    def act(path: str, tell: Tell) -> None:
+        before = open_for_reading(path).workspace
+        if not fork:
+            tell("workspace", before)
+        after = adopt(path, boot=BOOT, fork=fork).workspace
+        assert (after == before) != fork
+        if fork:
+            tell("workspace", after)
+
+    return act
+
+
+STATE = [
+    Operation(
+        "create-state",
+        ("state.open_for_writing",),
+        _create,
+        prepare=lambda path: path,
+        after=_same_workspace,
+    ),
+    Operation(
+        "state-on-another-boot",
+        ("state.open_for_writing",),
+        _on_another_boot,
+        prepare=_existing,
+        after=_same_workspace,
+    ),
+    Operation(
+        "adopt", ("state.adopt",), _adopt(fork=False), prepare=_existing, after=_same_workspace
+    ),
+    Operation(
+        "fork", ("state.adopt",), _adopt(fork=True), prepare=_existing, after=_same_workspace
+    ),
+]
+
+
+OPERATIONS = [*CLAIMS, *CURSORS, *SESSIONS, *CONTROL, *STATE]
