@@ -149,9 +149,15 @@ def command_words(
         "turn": turn.key,
         "model": model or "",
     }
-    # One pass: what was filled in is never looked at again, so a prompt may hold "{session}".
-    filled = [_PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in words]
-    return [*filled, *args]
+    return [*fill_words(words, **values), *args]
+
+
+def fill_words(words: Sequence[str], **values: str) -> list[str]:
+    """Return *words* with the placeholders of *values* filled in, one pass over each.
+
+    What was filled in is never looked at again, so a prompt may hold "{session}".
+    """
+    return [_PLACEHOLDER.sub(lambda found: values[found[1]], word) for word in words]
 
 
 def asked_session(spec: AgentSpec, turn: Turn) -> str | None:

@@ -23,6 +23,7 @@ from typing import Any
 
 from routines.agents.environment import environment, read_env_file
 from routines.domain.clock import Clock
+from routines.errors import UsageError
 from routines.store import files
 
 __all__ = [
@@ -596,3 +597,45 @@ def _send_by_pid(row: Process, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(row.pid, number)
         os.kill(row.pid, signal.SIGCONT)
+
+
+# As for turn processes: the package may have been found by a relative path.
+_PACKAGE_HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_PROBE = (
+    "import sys; sys.path[0] = sys.argv.pop(1); "
+    "from routines.store.probe import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+def run_probe(folder: str) -> int:
+    """Return the exit code of `routines.store.probe` on *folder*, tried in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PROBE, _PACKAGE_HOME, folder],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode
+
+
+def run_in_foreground(words: Sequence[str], *, cwd: str) -> int:
+    """Run a program on this terminal and return its exit code, as a shell tells it.
+
+    Raises:
+        UsageError: There is no such program.
+    """
+    try:
+        process = subprocess.Popen(list(words), cwd=cwd)
+    except OSError as error:
+        raise UsageError(
+            f"can't run {words[0]}: {os.strerror(error.errno or 0)}",
+            hint="is it installed, and on the PATH?",
+        ) from error
+    while True:
+        try:
+            code = process.wait()
+        except KeyboardInterrupt:
+            # The terminal has sent it to the program too; it decides what that means.
+            continue
+        return code if code >= 0 else 128 - code

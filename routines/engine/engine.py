@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from routines.agents.base import Agent, Turn
 from routines.domain.agent import AgentSpec
-from routines.domain.names import instant_name
+from routines.domain.names import instant_name, safe_name
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason, Trigger
 from routines.domain.record import Record
@@ -36,6 +36,7 @@ from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
 from routines.engine.recovering import Recoverer
 from routines.engine.running import Runner, Running, in_thread
+from routines.engine.tools import WakeTools
 from routines.engine.turns import Verdict
 from routines.engine.waking import Waker
 from routines.engine.work import Work
@@ -48,6 +49,7 @@ from routines.errors import (
 )
 from routines.store.claims import Claim, ClaimStore, Draft
 from routines.store.control import BEAT_EVERY, Scheduler, SchedulerStore
+from routines.store.retention import Keep, RetentionStore
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State, open_for_writing
 from routines.version import VERSION
@@ -58,6 +60,7 @@ log = logging.getLogger("routines")
 _LOOK_EVERY = timedelta(seconds=1)
 # A peer that crashed is noticed within a minute, not only when somebody restarts.
 _RECOVER_EVERY = timedelta(seconds=60)
+_PRUNE_EVERY = timedelta(hours=1)
 # A wall clock that moved so much against the time awake was set, or the machine slept.
 _STEP = timedelta(seconds=2)
 # An absence is worth telling of from here on.
@@ -110,6 +113,7 @@ class Engine:
         agents: Agents that routines may name, besides `echo`.
         root: The folder that turns run in unless their routine says otherwise; by default the one
             that holds the state folder.
+        keep: How much of the past is kept; None keeps everything.
         is_scheduler: Whether it shows itself as a scheduler to other processes.
 
     Raises:
@@ -127,6 +131,7 @@ class Engine:
         on_event: Callable[[EngineEvent], None] | None = None,
         agents: Mapping[str, AgentSpec] | None = None,
         root: str | None = None,
+        keep: Keep | None = None,
         is_scheduler: bool = True,
     ) -> None:
         self._path = os.path.abspath(os.fspath(state))
@@ -146,6 +151,7 @@ class Engine:
         else:
             self._definitions = routines
         self._is_scheduler = is_scheduler
+        self._keep = keep
         self._pid = os.getpid()
         self._in_flight: dict[str, Running] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -276,6 +282,8 @@ class Engine:
         self._sleeps: tuple[tuple[datetime, datetime], ...] = ()
         self._last_now, self._last_awake = now, self._clock.awake()
         self._recovered_at = self._beat_at = float("-inf")
+        # Not in the first hour: a clock that is wrong at boot must not decide what is old.
+        self._pruned_at = self._last_awake
         self._unstarted = self._arm_again = True
         self._waiting: dict[str, str] = {}
         self._scheduler: Scheduler | None = None
@@ -363,6 +371,7 @@ class Engine:
             self._claim(now, names, patience, done)
             self._fire_wakeups(now, done)
         self._beat(now)
+        self._prune(now)
         return done
 
     def _note_time(self, now: datetime) -> None:
@@ -376,6 +385,7 @@ class Engine:
         if abs(slept) > _STEP:
             # Every next slot was worked out by a clock that no longer holds.
             self._agenda.rebuild(self._definitions.routines, now)
+            self._pruned_at = awake
         self._last_now, self._last_awake = now, awake
 
     def _slept_through(self, instant: datetime) -> bool:
@@ -495,6 +505,16 @@ class Engine:
         done.ready += woken.ready
         done.settled += woken.settled
         self._unstarted = self._unstarted or woken.unstarted
+
+    def _prune(self, now: datetime) -> None:
+        awake = self._clock.awake()
+        if self._keep is None or awake - self._pruned_at < _PRUNE_EVERY.total_seconds():
+            return
+        self._pruned_at = awake
+        try:
+            RetentionStore(self._state, clock=self._clock).prune(self._keep, now=now)
+        except StoreError as error:
+            log.warning("not-pruned", extra={"error": error.message})
 
     def _beat(self, now: datetime) -> None:
         awake = self._clock.awake()
@@ -778,6 +798,39 @@ class Engine:
         )
         claim.let_go()
         raise SessionBusyError(session, lease.holder)
+
+    def tools(self, session: str) -> WakeTools:
+        """Return `wake`, `unwake` and `wakeups` bound to *session*, for its agent."""
+        self._check_usable()
+        return WakeTools(
+            self._state,
+            session=session,
+            by=self._owner.user,
+            turn=self._turn_of(session),
+            clock=self._clock,
+            zone=self._definitions.zone,
+            bounds=self._limits.wakeups,
+            no_scheduler=lambda: None,
+        )
+
+    def _turn_of(self, session: str) -> str | None:
+        ledger = self._sessions.peek(session)
+        if ledger is None or ledger.claim is None:
+            return None
+        record = self._claims.read_path(ledger.claim)
+        return None if record is None else self._state.key(record.ref)
+
+    def history(self, name: str | None = None, *, limit: int = 20) -> list[Record]:
+        """Return the newest records of a routine, or of everything, newest first."""
+        folders = self._claims.owners() if name is None else [safe_name(name)]
+        found: list[Record] = []
+        for path in self._claims.walk(folders):
+            if len(found) >= limit:
+                break
+            record = self._claims.read_path(path)
+            if record is not None:
+                found.append(record)
+        return found
 
     @contextlib.asynccontextmanager
     async def hold(

@@ -1,0 +1,182 @@
+"""`wake`, `unwake`, `wakeups`: what an agent calls, bound to one session.
+
+They answer at once, never wait for a session, and say everything in their text.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from routines.domain import wake_texts
+from routines.domain.clock import Clock
+from routines.domain.wakeup import AlreadySet, Bounds, WakeRequest, Wakeup
+from routines.errors import UnknownWakeup
+from routines.store.claims import ClaimStore
+from routines.store.control import CancelStore
+from routines.store.state import State
+from routines.store.wakeups import Unwoken, WakeupStore
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """What a tool answers.
+
+    Attributes:
+        text: For the model, whole.
+        data: The same as plain JSON types.
+    """
+
+    text: str
+    data: dict[str, Any]
+
+
+class WakeTools:
+    """The tools of one session.
+
+    Args:
+        state: The state folder.
+        session: Whose wake-ups; None outside a turn: each gets a session of its own.
+        by: Who asks: `user@host`, or the key of the turn.
+        turn: The key of the turn that asks, or None.
+        clock: Tells the time.
+        zone: The workspace's zone.
+        bounds: The guardrails.
+        no_scheduler: Returns the workspace in words if nothing is alive to fire, else None.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        session: str | None,
+        by: str,
+        turn: str | None,
+        clock: Clock,
+        zone: str,
+        bounds: Bounds,
+        no_scheduler: Callable[[], str | None],
+    ) -> None:
+        self._state = state
+        self._session = session
+        self._by = by
+        self._turn = turn
+        self._clock = clock
+        self._zone = zone
+        self._bounds = bounds
+        self._no_scheduler = no_scheduler
+        self._wakeups = WakeupStore(state)
+
+    @property
+    def functions(self) -> tuple[Callable[..., str], ...]:
+        """`wake`, `unwake` and `wakeups` as functions that take and return text."""
+        return (self.wake, self.unwake, self.wakeups)
+
+    def wake(
+        self,
+        prompt: str,
+        in_: str | None = None,
+        at: str | None = None,
+        every: str | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+    ) -> str:
+        """Be called again later, in this same conversation.
+
+        Exactly one of *in_*, *at*, *every*, *cron*.
+
+        Args:
+            prompt: What you will be told.
+            in_: "10m", "2h30m", "1d"; at least 1m.
+            at: "2026-11-30T09:00" or "09:00" (its next coming), read in *tz*; or with an offset.
+            every: "30m"; at least 10m; goes on until unwake.
+            cron: "0 9 * * 1-5"; at least 10 min apart; goes on until unwake.
+            tz: An IANA name, for *at* and *cron*.
+
+        Raises:
+            WakeupRefused: A guardrail says no, and why. Nothing was scheduled.
+        """
+        return self.ask(prompt=prompt, in_=in_, at=at, every=every, cron=cron, tz=tz).text
+
+    def ask(self, **asked: Any) -> ToolAnswer:
+        """Answer `wake` with text and data."""
+        now = self._clock.now()
+        request = WakeRequest(session=self._session, by=self._by, turn=self._turn, **asked)
+        found = self._wakeups.wake(request, now=now, bounds=self._bounds, zone_key=self._zone)
+        wakeup = found.wakeup if isinstance(found, AlreadySet) else found
+        setting = self._setting(wakeup.session)
+        return ToolAnswer(
+            wake_texts.answer_wake(found, setting),
+            {"already": isinstance(found, AlreadySet), **wakeup.to_json()},
+        )
+
+    def unwake(self, id: str) -> str:  # noqa: A002 - it is what the tool's argument is called
+        """Cancel one of your pending wake-ups.
+
+        Raises:
+            UnknownWakeup: This session has none of that id.
+        """
+        return self.cancel(id).text
+
+    def cancel(self, wakeup_id: str, *, session: str | None = None) -> ToolAnswer:
+        """Answer `unwake` with text and data.
+
+        Args:
+            wakeup_id: Which.
+            session: Whose, for an operator; else the caller's own.
+        """
+        owner = session or self._session
+        if owner is None:
+            # Outside a turn the caller is the operator, who may cancel any.
+            found = self._wakeups.find(wakeup_id)
+            owner = f"wake:{wakeup_id}" if found is None else found.session
+        answer = self._wakeups.unwake(owner, wakeup_id, claims=ClaimStore(self._state))
+        setting = self._setting(owner)
+        firing = answer.firing
+        match answer.how:
+            case Unwoken.UNKNOWN:
+                pending = [one.id for one in self._wakeups.pending(owner)]
+                raise UnknownWakeup(wakeup_id, pending)
+            case Unwoken.GONE:
+                text = wake_texts.unwoken_gone(wakeup_id, setting)
+            case Unwoken.NOT_STARTED:
+                if firing is not None:
+                    CancelStore(self._state).ask(
+                        firing.ref,
+                        by=self._by,
+                        person=self._turn is None,
+                        at=self._clock.now(),
+                        reason="unwake",
+                    )
+                text = wake_texts.unwoken_not_started(wakeup_id)
+            case Unwoken.STARTED:
+                own = firing is not None and self._turn == self._state.key(firing.ref)
+                text = wake_texts.unwoken_started(wakeup_id, own_turn=own, stopped=answer.stopped)
+            case Unwoken.ENDED:
+                ended = "" if firing is None or firing.outcome is None else firing.outcome.value
+                text = wake_texts.unwoken_ended(wakeup_id, ended)
+        return ToolAnswer(
+            text,
+            {"id": wakeup_id, "session": owner, "how": answer.how.value, "stopped": answer.stopped},
+        )
+
+    def wakeups(self) -> str:
+        """Return your pending wake-ups: id, when, start of prompt."""
+        session = self._session
+        if session is None:
+            return wake_texts.answer_wakeups([], self._setting(""))
+        pending = self._wakeups.pending(session)
+        return wake_texts.answer_wakeups(pending, self._setting(session))
+
+    def pending(self) -> list[Wakeup]:
+        """Return what is pending in the session."""
+        return [] if self._session is None else self._wakeups.pending(self._session)
+
+    def _setting(self, session: str) -> wake_texts.Setting:
+        return wake_texts.Setting(
+            now=self._clock.now(),
+            zone_key=self._zone,
+            pending=len(self._wakeups.pending(session)) if session else 0,
+            bounds=self._bounds,
+            here=self._session is not None,
+            no_scheduler=self._no_scheduler(),
+        )

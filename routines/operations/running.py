@@ -1,0 +1,348 @@
+"""Turns: `start`, `run`, `fire`, `tick`. The engine does what is asked, here it is answered."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from routines.agents.processes import run_probe
+from routines.domain.names import format_instant
+from routines.domain.outcome import Outcome
+from routines.domain.record import Record
+from routines.engine.definitions import FileDefinitions
+from routines.engine.engine import Engine, Limits
+from routines.errors import InvalidFiles, NoScheduler, StateUnusable, StoreError, UnknownRoutine
+from routines.operations.agents_found import agents_found
+from routines.operations.context import Context
+from routines.operations.life import schedulers
+from routines.operations.log_lines import log_to
+from routines.operations.zone_note import zone_note
+from routines.store import files, probe
+from routines.store.cursors import Missed
+from routines.store.retention import Keep
+from routines.store.state import State
+
+log = logging.getLogger("routines")
+
+_T = TypeVar("_T")
+
+# As a shell tells of a program that ^C ended.
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run by hand came to.
+
+    Attributes:
+        record: Its record; None if it was handed to a scheduler.
+        ref: Its id.
+        reply: The agent's whole reply, as far as it is kept; None if there is none.
+        exit_code: 0 completed, 1 any other outcome, 75 busy, 130 interrupted by ^C.
+    """
+
+    record: Record | None
+    ref: str
+    reply: str | None
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class FireResult:
+    """What a delivered slot came to.
+
+    Attributes:
+        exit_code: 0 dealt with, 1 its turn failed.
+        message: Why it did not run, or how it ended: one line.
+        record: Its record, if it has one of its own.
+        missed: The counted record that it is in, if it was given up.
+    """
+
+    exit_code: int
+    message: str
+    record: Record | None
+    missed: Missed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TickResult:
+    """What one pass came to.
+
+    Attributes:
+        counts: How many occurrences ended in which outcome.
+        exit_code: 0 if all that ran completed, or nothing was due.
+    """
+
+    counts: dict[str, int]
+    exit_code: int
+
+
+def engine_of(context: Context, *, live: bool, is_scheduler: bool) -> Engine:
+    """Return an engine on the workspace's files.
+
+    Raises:
+        InvalidFiles: routines.yaml can't be used.
+        StateUnusable: The file system lacks what claims need.
+    """
+    definitions = FileDefinitions(context.root, live=live)
+    workspace = context.workspace
+    if workspace.settings_problems:
+        raise InvalidFiles(workspace.settings_problems)
+    definitions.workspace = workspace if not live else None
+    _check_file_system(context.writable_state)
+    retention = workspace.settings.retention
+    return Engine(
+        context.root.state,
+        routines=definitions,
+        limits=Limits(concurrency=workspace.settings.concurrency),
+        keep=Keep(
+            claims=retention.claims,
+            days=retention.days,
+            output_days=retention.output_days,
+            output_mib=retention.output_mib,
+        ),
+        is_scheduler=is_scheduler,
+    )
+
+
+def _check_file_system(state: State) -> None:
+    """Try what claims and leases need, once for each device (PROMISES D9)."""
+    remembered = state.at("locks", "probed")
+    device = str(os.stat(state.path).st_dev).encode()
+    if files.read(remembered) == device:
+        return
+    code = run_probe(state.path)
+    if code != probe.FINE:
+        what = {
+            probe.NO_LOCKS: "locks don't work there between processes",
+            probe.NO_EXCLUSION: "a name can be created twice there",
+        }.get(code, "files can't be written there")
+        raise StateUnusable(
+            f"{state.path}: {what}, so that a slot could fire twice: nothing was started",
+            hint="put the state folder on a local disk: `state: PATH` in routines.yaml",
+            path=state.path,
+        )
+    try:
+        files.make_folder(os.path.dirname(remembered))
+        files.replace(remembered, device)
+    except OSError as error:
+        raise files.fault(error, "write", remembered) from error
+
+
+# The scheduler --------------------------------------------------------------------------------
+
+
+def start(context: Context, *, grace: timedelta, leave_turns: bool, log_format: str) -> int:
+    """Run the scheduler until it is told to stop; return the exit code."""
+    log_to(sys.stderr, log_format)
+    engine = engine_of(context, live=True, is_scheduler=True)
+    others = schedulers(context.state, now=context.clock.now()).live
+    for line in start_lines(context, [str(other.owner.get("pid")) for other in others]):
+        sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+    return asyncio.run(_serve(engine, grace=grace, leave_turns=leave_turns))
+
+
+def start_lines(context: Context, others: Sequence[str]) -> list[str]:
+    """Return what `start` says first: root, state, what is armed, with which programs."""
+    workspace = context.workspace
+    armed = [r for r in workspace.routines.values() if r.enabled and r.schedule is not None]
+    lines = [
+        f"root      {context.root.words()}",
+        f"state     {context.root.state}",
+        f"armed     {len(armed)} of {len(workspace.names)} routines",
+    ]
+    lines += [f"broken    {one.place()}: {one.message}" for one in workspace.problems]
+    path = context.environ.get("PATH", "")
+    for found in agents_found(workspace.settings, workspace.routines, path=path):
+        name = found.name or "(no agent)"
+        lines.append(f"agent     {name}: {found.problem or found.program}")
+    note = zone_note(context)
+    if note:
+        lines.append(f"note      {note}")
+    if others:
+        lines.append(f"beside    {len(others)} other scheduler(s): pid {', '.join(others)}")
+    return lines
+
+
+async def _serve(engine: Engine, *, grace: timedelta, leave_turns: bool) -> int:
+    loop = asyncio.get_running_loop()
+    told: list[int] = []
+    stop = asyncio.Event()
+
+    def on_signal(number: int) -> None:
+        told.append(number)
+        if len(told) > 1:
+            engine.hurry()
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    await engine.start()
+    log.info("started", extra={"pid": os.getpid()})
+    await stop.wait()
+    log.info("stopping", extra={"signal": signal.Signals(told[0]).name})
+    await engine.stop(grace=grace, leave_turns=leave_turns)
+    log.info("stopped")
+    return _INTERRUPTED if told[0] == signal.SIGINT else 0
+
+
+# One turn ---------------------------------------------------------------------------------------
+
+
+def run(
+    context: Context,
+    name: str,
+    *,
+    append: str | None,
+    agent: str | None,
+    session: str | None,
+    detach: bool,
+) -> RunResult:
+    """Run a routine now, by hand.
+
+    Raises:
+        UnknownRoutine, InvalidFiles: It can't be run.
+        SessionBusyError: Its session is in use; nothing was run.
+        NoScheduler: With *detach*, when nobody is alive to take it; nothing was claimed.
+    """
+    _check_known(context, name)
+    engine = engine_of(context, live=False, is_scheduler=False)
+    asked = {"append": append, "agent": agent, "session": session, "by": context.who}
+    if detach:
+        if not schedulers(context.state, now=context.clock.now()).alive:
+            raise NoScheduler(
+                f"no scheduler is alive on {context.root.state} to take it: nothing was claimed",
+                hint="`routines start`, or run it without --detach",
+            )
+        ref = asyncio.run(_opened(engine, lambda: engine.detach_run(name, **asked)))
+        return RunResult(None, ref, None, 0)
+    record, interrupted = asyncio.run(_run_by_hand(context, engine, name, asked))
+    if interrupted:
+        code = _INTERRUPTED
+    else:
+        code = 0 if record.outcome is Outcome.COMPLETED else exit_code_of(record)
+    return RunResult(record, record.ref, reply_of(context.state, record), code)
+
+
+def exit_code_of(record: Record) -> int:
+    """Return 75 for a turn that the agent itself refused as busy, else 1."""
+    line = record.events[-2] if len(record.events) > 1 else {}
+    busy = line.get("event") == "not-started" and line.get("reason") == "busy"
+    return 75 if busy else 1
+
+
+async def _opened(engine: Engine, ask: Callable[[], Awaitable[_T]]) -> _T:
+    async with engine.opened():
+        return await ask()
+
+
+async def _run_by_hand(
+    context: Context, engine: Engine, name: str, asked: dict[str, Any]
+) -> tuple[Record, bool]:
+    """Run one turn; a ^C cancels it, and its end is awaited."""
+    from routines.store.control import CancelStore
+
+    loop = asyncio.get_running_loop()
+    interrupted = False
+    async with engine.opened():
+        running = await engine.begin_run(name, **asked)
+
+        def on_signal() -> None:
+            nonlocal interrupted
+            if interrupted:
+                running.stop()
+                return
+            interrupted = True
+            try:
+                CancelStore(context.writable_state).ask(
+                    running.ref, by=context.who, person=True, at=context.clock.now(), reason="^C"
+                )
+            except StoreError:
+                # What can't be recorded as a cancel is ended all the same.
+                running.stop()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, on_signal)
+        record = await running.done
+    if record is None:
+        raise StoreError(
+            f"{running.ref} was not started",
+            hint=f"the reason is in {context.root.state}/output; run it again",
+        )
+    return record, interrupted
+
+
+def _check_known(context: Context, name: str) -> None:
+    workspace = context.workspace
+    if name in workspace.routines:
+        return
+    if name in workspace.broken:
+        raise InvalidFiles(workspace.broken[name])
+    raise UnknownRoutine(name, workspace.names)
+
+
+def reply_of(state: State, record: Record) -> str | None:
+    """Return the whole reply of a turn, as far as it is kept."""
+    data = files.read(state.at("output", record.occurrence.place, "reply.md"))
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+# Outside clocks ---------------------------------------------------------------------------------
+
+
+def fire(context: Context, name: str, *, slot: datetime) -> FireResult:
+    """Claim a slot for an outside clock, run it, and wait for its end.
+
+    Raises:
+        SlotRefused: The schedule does not name it.
+        SessionBusyError: Its session is in use; nothing was claimed: deliver it again.
+    """
+    _check_known(context, name)
+    engine = engine_of(context, live=False, is_scheduler=False)
+    delivery = asyncio.run(_opened(engine, lambda: engine.fire(name, slot)))
+    ref = f"{name}@{format_instant(slot)}"
+    record, missed = delivery.record, delivery.missed
+    match delivery.word:
+        case "claimed" if record is None:
+            return FireResult(1, f"{ref} was claimed and not started: the log says why", None)
+        case "claimed" if record is not None:
+            ok = record.outcome in (Outcome.COMPLETED, Outcome.SKIPPED, Outcome.MISSED)
+            return FireResult(0 if ok else 1, f"{ref} {_ended(record)}", record)
+        case "duplicate":
+            how = "claimed before" if record is None else _ended(record)
+            return FireResult(0, f"{ref} was delivered before: {how}", record)
+        case "skipped":
+            return FireResult(0, f"{ref} {'skipped' if record is None else _ended(record)}", record)
+        case word:
+            why = "" if missed is None else f": {missed.reason.value}"
+            said = "is stale, a newer slot was dealt with" if word == "stale" else f"is missed{why}"
+            return FireResult(0, f"{ref} {said}", record, missed)
+
+
+def _ended(record: Record) -> str:
+    if record.outcome is None:
+        return f"is {record.written_state.value}"
+    why = f": {record.reason.value}" if record.reason is not None else ""
+    detail = str((record.end or {}).get("detail") or "")
+    return f"{record.outcome.value}{why}" + (f", {detail}" if detail else "")
+
+
+def tick(context: Context, names: list[str]) -> TickResult:
+    """Do one pass, wait for its turns, and count how they ended."""
+    for name in names:
+        _check_known(context, name)
+    engine = engine_of(context, live=False, is_scheduler=False)
+    records = asyncio.run(_opened(engine, lambda: engine.tick(names or None)))
+    counts = Counter(
+        record.outcome.value for record in records if record and record.outcome is not None
+    )
+    clean = (Outcome.COMPLETED, Outcome.SKIPPED, Outcome.MISSED)
+    failed = any(record is None or record.outcome not in clean for record in records)
+    return TickResult(dict(counts), 1 if failed else 0)

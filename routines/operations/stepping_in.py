@@ -1,0 +1,313 @@
+"""What a person or a turn does to what is there: cancel, prune, sessions, wake-ups.
+
+Each act says who did it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from routines.domain.outcome import Outcome, Reason
+from routines.domain.record import Record
+from routines.errors import (
+    SessionBusyError,
+    UnknownOccurrence,
+    UnknownSession,
+    UnknownWakeup,
+    UsageError,
+)
+from routines.operations.context import Context
+from routines.operations.life import schedulers
+from routines.store.claims import ClaimStore
+from routines.store.control import CancelStore
+from routines.store.retention import Keep, Pruned, RetentionStore
+from routines.store.sessions import Lease, Ledger, SessionStore
+from routines.store.wakeups import WakeupStore
+
+if TYPE_CHECKING:
+    from routines.engine.tools import ToolAnswer, WakeTools
+
+
+@dataclass(frozen=True, slots=True)
+class CancelResult:
+    """What came of a cancel.
+
+    Attributes:
+        ref: The occurrence.
+        message: One line: asked for, settled, or too late.
+    """
+
+    ref: str
+    message: str
+
+
+# Cancel -----------------------------------------------------------------------------------------
+
+
+def cancel(context: Context, ref: str, *, reason: str) -> list[CancelResult]:
+    """Cancel an occurrence, or what of a routine runs or waits.
+
+    What has not started is settled at once; a running turn is asked to end, and its owner settles
+    it within seconds.
+
+    Raises:
+        UnknownOccurrence: Nothing of that name is open.
+    """
+    state = context.writable_state
+    claims = ClaimStore(state)
+    targets = _targets(context, claims, ref)
+    if not targets:
+        raise UnknownOccurrence(
+            f"nothing of {ref} runs or waits", hint="`routines list` shows what does"
+        )
+    return [_cancel_one(context, claims, record, reason) for record in targets]
+
+
+def _targets(context: Context, claims: ClaimStore, ref: str) -> list[Record]:
+    from routines.operations.finding import find
+
+    found = []
+    named = ref in context.workspace.names
+    for entry in claims.open_entries(routine=ref if named else None):
+        record = claims.read_path(entry.claim_path)
+        if record is None or record.end is not None:
+            continue
+        wakeup = record.claim.get("wakeup")
+        ids = {record.ref, record.occurrence.id}
+        if isinstance(wakeup, dict):
+            ids.add(str(wakeup.get("id")))
+        if named or ref in ids:
+            found.append(record)
+    if found or named:
+        return found
+    # Settled, or named in another way; an unknown name is an error that says so.
+    other = find(context, ref)
+    return [other] if isinstance(other, Record) and other.end is None else []
+
+
+def _cancel_one(context: Context, claims: ClaimStore, record: Record, reason: str) -> CancelResult:
+    now = context.clock.now()
+    # An intent first, so that a turn that starts this moment finds it before it does.
+    cancels = CancelStore(context.writable_state)
+    intent = cancels.ask(
+        record.ref, by=context.who, person=context.is_person, at=now, reason=reason
+    )
+    if record.started is not None:
+        return CancelResult(record.ref, "asked to end; its end is recorded when it has ended")
+    for entry in claims.open_entries():
+        if entry.claim_path != record.path:
+            continue
+        claim = claims.hold(entry)
+        if claim is None:
+            break
+        try:
+            if claim.record.started is None and cancels.accept(intent):
+                why = Reason.PERSON if context.is_person else Reason.TURN
+                claim.settle(Outcome.CANCELLED, why, reason, at=now, by=context.who)
+                cancels.clear(record.ref)
+                return CancelResult(record.ref, "cancelled before it started")
+        finally:
+            claim.let_go()
+    return CancelResult(record.ref, "asked to end; it may end without having started")
+
+
+# Prune ------------------------------------------------------------------------------------------
+
+
+def prune(context: Context) -> Pruned:
+    """Remove now what retention would remove within the hour."""
+    kept = context.workspace.settings.retention
+    keep = Keep(
+        claims=kept.claims,
+        days=kept.days,
+        output_days=kept.output_days,
+        output_mib=kept.output_mib,
+    )
+    store = RetentionStore(context.writable_state, clock=context.clock)
+    return store.prune(keep, now=context.clock.now())
+
+
+# Sessions ---------------------------------------------------------------------------------------
+
+
+def session_of(context: Context, name: str) -> str:
+    """Return the session that a person means: a routine's name stands for its stable session.
+
+    Raises:
+        UnknownSession: There is none like that.
+    """
+    if name.startswith(("routine:", "named:", "wake:", "job:")):
+        return name
+    routine = context.workspace.routines.get(name)
+    if routine is not None:
+        return routine.session if routine.session.startswith("named:") else f"routine:{name}"
+    known = [ledger.session for ledger in SessionStore(context.writable_state).all()]
+    raise UnknownSession(name, [*known, *context.workspace.routines])
+
+
+def _take(context: Context, session: str) -> Lease:
+    lease = SessionStore(context.writable_state).take(session, clock=context.clock)
+    if isinstance(lease, Lease):
+        return lease
+    raise SessionBusyError(session, lease.holder)
+
+
+def session_hold(context: Context, session: str, command: Sequence[str]) -> int:
+    """Run *command* while holding the lease of *session*; return its exit code.
+
+    Raises:
+        SessionBusyError: It is in use.
+    """
+    from routines.agents.processes import run_in_foreground
+
+    if not command:
+        raise UsageError(
+            "session hold needs a command",
+            hint="routines session hold SESSION -- COMMAND, which runs while the session is held",
+        )
+    session = session_of(context, session)
+    return _held(context, session, lambda: run_in_foreground(command, cwd=context.cwd))
+
+
+def session_open(context: Context, session: str) -> int:
+    """Run the agent's own interactive program on a conversation, under its lease.
+
+    Raises:
+        UnknownSession: It has had no turn yet.
+        UsageError: Its agent has no interactive program.
+        SessionBusyError: It is in use.
+    """
+    from routines.agents.command import fill_words
+    from routines.agents.processes import run_in_foreground
+
+    session = session_of(context, session)
+    state = context.writable_state
+    ledger = SessionStore(state).peek(session)
+    if ledger is None or ledger.agent is None:
+        raise UnknownSession(session, [one.session for one in SessionStore(state).all()])
+    spec = context.workspace.settings.agents.get(ledger.agent)
+    if spec is None or spec.interactive is None:
+        raise UsageError(
+            f"the agent {ledger.agent} has no interactive program",
+            hint=f"say under `agents: {ledger.agent}:` how it is opened: interactive: [..]",
+        )
+    words = fill_words(
+        spec.interactive,
+        session=session,
+        session_uuid=ledger.uuid(state.workspace),
+        native_session=ledger.native_session or ledger.uuid(state.workspace),
+    )
+    routine = context.workspace.routines.get(session.removeprefix("routine:").partition("@")[0])
+    cwd = context.root.path if routine is None or routine.cwd is None else routine.cwd
+    return _held(context, session, lambda: run_in_foreground(words, cwd=cwd))
+
+
+def _held(context: Context, session: str, work: Callable[[], int]) -> int:
+    lease = _take(context, session)
+    try:
+        lease.stamp(None, held_by=context.who)
+        return work()
+    finally:
+        try:
+            lease.stamp(None)
+        finally:
+            lease.let_go()
+
+
+def session_reset(context: Context, session: str, *, reason: str) -> Ledger:
+    """Begin a new epoch: the next turn of *session* finds an empty conversation.
+
+    Raises:
+        SessionBusyError: It is in use; nothing was changed.
+    """
+    session = session_of(context, session)
+    lease = _take(context, session)
+    try:
+        why = f"reset by {context.who}" + (f": {reason}" if reason else "")
+        lease.write(lease.ledger.new_epoch(why, agent=lease.ledger.agent))
+        return lease.ledger
+    finally:
+        lease.let_go()
+
+
+# Wake-ups ---------------------------------------------------------------------------------------
+
+
+def wake_tools(context: Context, *, session: str | None) -> "WakeTools":
+    """Return the tools of *session*, or of the turn that this process belongs to."""
+    from routines.domain.wakeup import DEFAULT_BOUNDS
+    from routines.engine.tools import WakeTools
+
+    state = context.writable_state
+    turn = context.environ.get("ROUTINES_TURN")
+    own = session or context.environ.get("ROUTINES_SESSION")
+
+    def no_scheduler() -> str | None:
+        alive = schedulers(state, now=context.clock.now()).alive
+        return None if alive else context.root.path.replace(context.home, "~", 1)
+
+    return WakeTools(
+        state,
+        session=own,
+        by=context.who,
+        turn=turn,
+        clock=context.clock,
+        zone=context.workspace.settings.tz,
+        bounds=DEFAULT_BOUNDS,
+        no_scheduler=no_scheduler,
+    )
+
+
+def wake(
+    context: Context,
+    *,
+    prompt: str,
+    in_: str | None,
+    at: str | None,
+    every: str | None,
+    cron: str | None,
+    tz: str | None,
+    session: str | None,
+) -> "ToolAnswer":
+    """Set a wake-up in the turn's session, in *session*, or in a fresh one.
+
+    Raises:
+        WakeupRefused: A guardrail says no; nothing was scheduled.
+    """
+    if session is not None:
+        session = session_of(context, session)
+    tools = wake_tools(context, session=session)
+    return tools.ask(prompt=prompt, in_=in_, at=at, every=every, cron=cron, tz=tz)
+
+
+def unwake(context: Context, wakeup_id: str) -> "ToolAnswer":
+    """Cancel a wake-up: inside a turn one of its session, outside any."""
+    return wake_tools(context, session=None).cancel(wakeup_id)
+
+
+def wakeups_cancel(
+    context: Context, *, wakeup_id: str | None, session: str | None, all_: bool
+) -> "list[ToolAnswer]":
+    """Cancel one wake-up, those of a session, or all, as the operator.
+
+    Raises:
+        UnknownWakeup: None is pending by that id.
+    """
+    store = WakeupStore(context.writable_state)
+    tools = wake_tools(context, session=None)
+    if wakeup_id is not None:
+        found = store.find(wakeup_id)
+        if found is None:
+            raise UnknownWakeup(wakeup_id)
+        return [tools.cancel(wakeup_id, session=found.session)]
+    if session is not None:
+        wanted = store.pending(session_of(context, session))
+    elif all_:
+        wanted = store.pending_all(_ALL)
+    else:
+        raise UsageError("which wake-ups?", hint="name an ID, or say --session S or --all")
+    return [tools.cancel(one.id, session=one.session) for one in wanted]
+
+
+# More than any store should hold; what is left is cancelled by asking again.
+_ALL = 1_000_000
