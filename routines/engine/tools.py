@@ -5,7 +5,7 @@ They answer at once, never wait for a session, and say everything in their text.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from routines.domain import wake_texts
 from routines.domain.clock import Clock
@@ -154,6 +154,8 @@ class WakeTools:
             case Unwoken.ENDED:
                 ended = "" if firing is None or firing.outcome is None else firing.outcome.value
                 text = wake_texts.unwoken_ended(wakeup_id, ended)
+            case _:
+                assert_never(answer.how)
         return ToolAnswer(
             text,
             {"id": wakeup_id, "session": owner, "how": answer.how.value, "stopped": answer.stopped},
