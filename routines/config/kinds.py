@@ -26,8 +26,8 @@ from routines.config.walker import (
 from routines.domain import zones
 from routines.errors import InvalidName
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_SHELL_SIGNS = re.compile(r"[|&;<>$*?`()]")
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+_SHELL_SIGNS = r"[|&;<>$*?`()]"
 
 
 def zone_name(text: str) -> str:
@@ -38,7 +38,7 @@ def zone_name(text: str) -> str:
 
 def variable_name(text: str) -> str:
     """Return *text* if an author may set a variable of that name, or raise `InvalidName`."""
-    if not _VARIABLE.fullmatch(text):
+    if not re.fullmatch(_VARIABLE, text):
         raise InvalidName(
             f"{text[:40]!r} is no name of a variable", hint="letters, digits and _, no digit first"
         )
@@ -55,7 +55,7 @@ def as_command(key: str, text: str) -> str:
         words = shlex.split(text)
     except ValueError:
         words = []
-    if not words or _SHELL_SIGNS.search(text):
+    if not words or re.search(_SHELL_SIGNS, text):
         return f"no shell is used; if you need one: {key}: [sh, -c, {quoted(text)}]"
     return f"{key}: [{', '.join(flow_word(word) for word in words)}]"
 

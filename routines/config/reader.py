@@ -372,15 +372,16 @@ _DIRECTIVE = ("a line can't begin with '%' here", "remove the line")
 
 Place = tuple[int | None, int | None, str, str | None, str | None]
 
-# `  - key: value`, as far as a line goes.
-_LINE = re.compile(
+# `  - key: value`, as far as a line goes. Patterns are compiled where they are first used: most
+# commands never meet a mistake.
+_LINE = (
     r"""(?P<head>\s*(?:-\s+)*(?:(?P<key>[^\s:#'"\[\]{},&*!|>%@`][^:]*?)\s*:\s+)?)(?P<value>\S.*)"""
 )
 _INDICATORS = "*@&!%`"
 # What is shown is shorter; a longer line would only make the patterns slow.
 _LONGEST_LINE = 1000
-_COMMENT = re.compile(r"\s#.*$")
-_TIGHT = re.compile(r"(\s*[A-Za-z_]+):([^\s:/].*)")
+_COMMENT = r"\s#.*$"
+_TIGHT = r"(\s*[A-Za-z_]+):([^\s:/].*)"
 
 
 def _line(source: str, index: int) -> str:
@@ -395,7 +396,7 @@ def _bare(mark: Any, sign: str) -> Place:
 
 def _begins_with(line: str, index: int, column: int) -> Place | None:
     """Return the problem of a value that begins with a sign of YAML's own, if it is that."""
-    found = _LINE.match(line)
+    found = re.match(_LINE, line)
     if not found or found["value"][0] not in _INDICATORS or found.start("value") > column:
         return None
     message = (
@@ -405,13 +406,13 @@ def _begins_with(line: str, index: int, column: int) -> Place | None:
 
 
 def _prefix(found: re.Match[str]) -> str:
-    value = _COMMENT.sub("", found["value"]).strip()
+    value = re.sub(_COMMENT, "", found["value"]).strip()
     return f"{found['key']}: {_cut(value)}   " if found["key"] else ""
 
 
 def _quoted_line(found: re.Match[str]) -> str:
     """Return the line with its value in quotes: what to write instead."""
-    return (found["head"] + quoted(_COMMENT.sub("", found["value"]).strip())).strip()
+    return (found["head"] + quoted(re.sub(_COMMENT, "", found["value"]).strip())).strip()
 
 
 def quoted(text: str) -> str:
@@ -425,7 +426,7 @@ def quoted(text: str) -> str:
 
 def in_quotes(source: str, node: Node) -> str | None:
     """Return the line of a value in brackets, with quotes around it: it may be meant as text."""
-    found = _LINE.match(_line(source, node.line - 1))
+    found = re.match(_LINE, _line(source, node.line - 1))
     return _quoted_line(found) if found and found["value"][0] in "{[" else None
 
 
@@ -483,7 +484,7 @@ def _diagnosis(source: str, error: yaml.MarkedYAMLError) -> Place:
 
 
 def _unclosed_quote(source: str, mark: Any) -> Place:
-    found = _LINE.match(_line(source, mark.line))
+    found = re.match(_LINE, _line(source, mark.line))
     key = found["key"] if found else None
     message = "the quote that opens here is never closed"
     return mark.line + 1, mark.column + 1, message, None, key
@@ -496,7 +497,7 @@ def _flow(source: str, mark: Any) -> Place:
     place = _begins_inside(text, line)
     if place is not None:
         return place
-    found = _LINE.match(text)
+    found = re.match(_LINE, text)
     sign = text[column : column + 1]
     if found and found["key"] in _PROSE:
         message = f"{_prefix(found)}a text can't begin with {sign!r} here: put it in quotes"
@@ -515,12 +516,12 @@ def _opening(source: str, mark: Any) -> tuple[int, int]:
 
 # Keys whose value is a sentence: a bracket at its beginning is text, not a list.
 _PROSE = frozenset(["prompt", "description"])
-_INSIDE = re.compile(r"[\[,]\s*([*@&!%`][^,\]]*)")
+_INSIDE = r"[\[,]\s*([*@&!%`][^,\]]*)"
 
 
 def _begins_inside(line: str, index: int) -> Place | None:
     """Return the problem of an unquoted `*` or `@` within brackets."""
-    found = _INSIDE.search(line)
+    found = re.search(_INSIDE, line)
     if not found:
         return None
     value = found[1].strip()
@@ -530,7 +531,7 @@ def _begins_inside(line: str, index: int) -> Place | None:
 
 def _of_value(line: str, mark: Any, said: str) -> Place | None:
     """Return what is wrong with the value in *line*, if that is what it is."""
-    found = _LINE.match(line)
+    found = re.match(_LINE, line)
     if not found:
         return None
     value, at = found["value"], (mark.line + 1, found.start("value") + 1)
@@ -562,7 +563,7 @@ def _of_layout(source: str, mark: Any, said: str) -> Place | None:
     before = above[-1] if above else ""
     line = _line(source, mark.line)
     deeper = len(line) - len(line.lstrip()) > len(before) - len(before.lstrip())
-    tight = _TIGHT.match(before)
+    tight = re.match(_TIGHT, before)
     if tight and ("':'" in said or "mapping values" in said):
         cure = f"{tight[1].strip()}: {tight[2]}"
         return len(above), tight.end(1) + 1, "a space is missing after the colon", cure, None

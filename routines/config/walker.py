@@ -216,7 +216,7 @@ _TRUTHS = {
     **dict.fromkeys(["true", "yes", "y", "on", "1"], "true"),
     **dict.fromkeys(["false", "no", "n", "off", "0"], "false"),
 }
-_WHOLE = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
+_WHOLE = r"0|[1-9][0-9]{0,17}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class Whole:
         if isinstance(node, Unusable):
             return None
         cure = None
-        if isinstance(node, Scalar) and _WHOLE.fullmatch(node.text):
+        if isinstance(node, Scalar) and re.fullmatch(_WHOLE, node.text):
             number = int(node.text)
             within = self.least <= number and (self.most is None or number <= self.most)
             if node.plain and within:
@@ -265,7 +265,7 @@ class Amount:
         """Return the number."""
         if isinstance(node, Unusable):
             return None
-        if isinstance(node, Scalar) and node.plain and _AMOUNT.fullmatch(node.text):
+        if isinstance(node, Scalar) and node.plain and re.fullmatch(_AMOUNT, node.text):
             return float(node.text)
         report.refuse(node, key, f"expected {self.expected}")
         return None
@@ -275,7 +275,7 @@ class Amount:
         return {"type": "number", "minimum": 0}
 
 
-_AMOUNT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
+_AMOUNT = r"[0-9]{1,12}(\.[0-9]{1,9})?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,12 +369,12 @@ class ListOf:
         return {"anyOf": [self.kind.schema(), array]} if self.alone else array
 
 
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./~][A-Za-z0-9_./=~+-]*|-{1,2}[A-Za-z][A-Za-z0-9_./=-]*")
+_PLAIN_WORD = r"[A-Za-z0-9_./~][A-Za-z0-9_./=~+-]*|-{1,2}[A-Za-z][A-Za-z0-9_./=-]*"
 
 
 def flow_word(text: str) -> str:
     """Return *text* as it is written between brackets, in quotes unless it is plainly a word."""
-    return text if _PLAIN_WORD.fullmatch(text) else quoted(text)
+    return text if re.fullmatch(_PLAIN_WORD, text) else quoted(text)
 
 
 @dataclass(frozen=True, slots=True)

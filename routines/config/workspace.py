@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 from collections.abc import Mapping as Dict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from routines.config import reader
@@ -310,7 +310,8 @@ def _clash(path: str, paths: list[str]) -> Problem:
 def read_definition(root: Root, settings: WorkspaceSettings, name: str) -> Definition | None:
     """Return what the file of *name* says now, or None if there is no such file.
 
-    This is what a claim and a turn go by. The file of a clash is broken, like in the workspace.
+    This is what a claim and a turn go by. It is broken in a clash and under broken settings, as
+    in the workspace: defaults in the place of settings would make another routine of it.
     """
     try:
         wanted = check_routine_name(name)
@@ -327,12 +328,19 @@ def read_definition(root: Root, settings: WorkspaceSettings, name: str) -> Defin
         for file in files
     ]
     if len(definitions) < 2:  # noqa: PLR2004 -- two of a name are a clash
-        return definitions[0] if definitions else None
+        return _whole(definitions[0], settings) if definitions else None
     clash = tuple(found for problems in _clashes(definitions).values() for found in problems)
     first = definitions[0]
     return Definition(
         name=wanted, path=first.path, routine=None, problems=clash, sources=first.sources
     )
+
+
+def _whole(definition: Definition, settings: WorkspaceSettings) -> Definition:
+    if settings.is_whole or definition.routine is None:
+        return definition
+    problem = Problem(FILE_NAME, None, None, None, "can't be used, and every routine needs it")
+    return replace(definition, routine=None, problems=(problem,))
 
 
 ENDINGS = (".yaml", ".yml")

@@ -377,7 +377,7 @@ def _spec(name: str, values: Values) -> AgentSpec:
 # --- placeholders -----------------------------------------------------------------------------
 
 # Braces around a word; `{"a": 1}` in a command is what it looks like, JSON.
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PLACEHOLDER = r"\{([A-Za-z_][A-Za-z0-9_]*)\}"
 
 
 class _Placeholders:
@@ -388,7 +388,7 @@ class _Placeholders:
         self.at = at
         self.report = report
         self.used = {
-            key: [name for word in values.get(key, ()) for name in _PLACEHOLDER.findall(word)]
+            key: [name for word in values.get(key, ()) for name in re.findall(_PLACEHOLDER, word)]
             for key in ("command", "first", "interactive", "model")
         }
 

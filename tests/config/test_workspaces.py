@@ -249,6 +249,16 @@ def test_one_definition_with_two_files_is_broken(folder):
     assert len(definition.problems) == 2
 
 
+def test_one_definition_under_broken_settings_is_broken(folder):
+    # Read with defaults it would be another routine: in UTC, with another agent.
+    folder.write("routines.yaml", "tz: Europe/Rigga\n")
+    folder.routine("a", GOOD)
+    settings, _ = load_settings(folder.root)
+    definition = read_definition(folder.root, settings, "a")
+    assert definition.routine is None
+    assert definition.problems[0].path == "routines.yaml"
+
+
 def test_one_definition_is_the_same_as_in_the_workspace(folder):
     folder.write("routines.yaml", "tz: Europe/Berlin\nagent: echo\n")
     folder.write("p.md", "do it\n")
