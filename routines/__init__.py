@@ -1,1 +1,106 @@
-"""Cron for AI agents: prompts on a schedule, in a conversation that lasts."""
+"""Cron for AI agents: prompts on a schedule, in a conversation that lasts.
+
+    from routines import Engine, Routine, schedule
+
+    digest = Routine(name="digest", prompt="What was merged?", schedule=schedule.cron("0 9 * * *", "UTC"))
+    async with Engine("state", agent=MyAgent(), routines=[digest]) as engine:
+        ...
+
+The names below are the public interface; everything else may change without notice. They are
+imported when they are first used, since `routines --version` needs none of them.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from routines.agents.base import (
+        Agent,
+        AgentUnavailable,
+        OutcomeUnknown,
+        Reply,
+        SessionBusy,
+        Turn,
+        TurnFailed,
+        Usage,
+    )
+    from routines.agents.echo import EchoAgent
+    from routines.domain import schedule
+    from routines.domain.agent import AgentSpec
+    from routines.domain.outcome import Outcome, Reason, Trigger
+    from routines.domain.record import Record
+    from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
+    from routines.domain.wakeup import Bounds
+    from routines.engine.engine import Engine, EngineEvent, Limits
+    from routines.engine.tools import WakeTools
+    from routines.errors import RoutinesError
+    from routines.version import VERSION as __version__  # noqa: N811 - the name that tools ask for
+
+_HOMES = {
+    "Agent": "routines.agents.base",
+    "AgentSpec": "routines.domain.agent",
+    "AgentUnavailable": "routines.agents.base",
+    "Bounds": "routines.domain.wakeup",
+    "CatchUpPolicy": "routines.domain.routine",
+    "EchoAgent": "routines.agents.echo",
+    "Engine": "routines.engine.engine",
+    "EngineEvent": "routines.engine.engine",
+    "Limits": "routines.engine.engine",
+    "Outcome": "routines.domain.outcome",
+    "OutcomeUnknown": "routines.agents.base",
+    "OverlapPolicy": "routines.domain.routine",
+    "Reason": "routines.domain.outcome",
+    "Record": "routines.domain.record",
+    "Reply": "routines.agents.base",
+    "Routine": "routines.domain.routine",
+    "RoutinesError": "routines.errors",
+    "SessionBusy": "routines.agents.base",
+    "Trigger": "routines.domain.outcome",
+    "Turn": "routines.agents.base",
+    "TurnFailed": "routines.agents.base",
+    "Usage": "routines.agents.base",
+    "WakeTools": "routines.engine.tools",
+}
+
+__all__ = [
+    "Agent",
+    "AgentSpec",
+    "AgentUnavailable",
+    "Bounds",
+    "CatchUpPolicy",
+    "EchoAgent",
+    "Engine",
+    "EngineEvent",
+    "Limits",
+    "Outcome",
+    "OutcomeUnknown",
+    "OverlapPolicy",
+    "Reason",
+    "Record",
+    "Reply",
+    "Routine",
+    "RoutinesError",
+    "SessionBusy",
+    "Trigger",
+    "Turn",
+    "TurnFailed",
+    "Usage",
+    "WakeTools",
+    "__version__",
+    "schedule",
+]
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "__version__":
+        return import_module("routines.version").VERSION
+    if name == "schedule":
+        return import_module("routines.domain.schedule")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,112 @@
+"""Folders are layers, and imports go one way."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "routines"
+MAY_IMPORT = {
+    "errors": set(),
+    "version": set(),
+    "domain": {"errors"},
+    "store": {"errors", "domain"},
+    "config": {"errors", "domain", "store"},
+    "agents": {"errors", "domain", "store"},
+    "engine": {"errors", "version", "domain", "store", "config", "agents"},
+    "operations": {"errors", "version", "domain", "store", "config", "agents", "engine"},
+    "testing": {"errors", "domain", "store", "agents", "engine"},
+    "cli": {"errors", "version", "domain", "operations"},
+    "__main__": {"cli"},
+    # The public face names everything, when it is asked.
+    "__init__": {"errors", "version", "domain", "store", "agents", "engine"},
+}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+# Each is named by one module alone: what it is trusted with is decided in one place.
+ONE_HOME = {
+    "dateutil": {"domain/recurrence.py"},
+    "filelock": {"store/files.py"},
+    "subprocess": {"agents/processes.py", "agents/command.py"},
+    "click": {"cli"},
+    "yaml": {"config/reader.py"},
+}
+WRITERS = {
+    "os.open",
+    "os.write",
+    "os.link",
+    "os.rename",
+    "os.replace",
+    "os.unlink",
+    "os.remove",
+    "os.mkdir",
+    "os.makedirs",
+    "os.rmdir",
+    "os.fsync",
+    "os.utime",
+    "os.truncate",
+    "os.symlink",
+}
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_module_imports_only_the_layers_below_it(path):
+    layer = layer_of(path)
+    used = {name.split(".")[1] for name in imports(path) if name.startswith("routines.")}
+
+    assert used <= MAY_IMPORT[layer] | {layer}
+
+
+@pytest.mark.parametrize(("library", "homes"), ONE_HOME.items())
+def test_library_is_named_by_the_modules_that_answer_for_it(library, homes):
+    named_by = {
+        str(path.relative_to(PACKAGE))
+        for path in MODULES
+        if library in {name.split(".")[0] for name in imports(path)}
+    }
+
+    assert named_by, f"nothing uses {library}: drop the dependency"
+    assert {
+        name for name in named_by if name not in homes and name.split("/")[0] not in homes
+    } == set()
+
+
+def test_one_module_writes_files():
+    found = {}
+    for path in MODULES:
+        name = str(path.relative_to(PACKAGE))
+        if name == "store/files.py":
+            continue
+        calls = {
+            ast.unparse(node.func)
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Call)
+        }
+        bad = calls & WRITERS
+        if bad:
+            found[name] = bad
+
+    assert found == NOT_STATE
+
+
+# Writes that are none of the state folder: asking about a lock, the agent's stdin, reading YAML
+# without hanging on a pipe, and stdout that goes nowhere once its reader has left.
+NOT_STATE = {
+    "agents/command.py": {"os.write"},
+    "cli/main.py": {"os.open"},
+    "config/files.py": {"os.open"},
+    "store/locks.py": {"os.open"},
+}
