@@ -162,7 +162,8 @@ def command(name: str, *, answers: bool = True, **attrs: Any) -> Callable[[_F], 
     """
 
     def make(function: _F) -> click.Command:
-        made = click.command(name, **attrs)(click.pass_obj(function))
+        bound: Callable[..., Any] = click.pass_obj(function)
+        made: click.Command = click.command(name, **attrs)(bound)
         made.params += [root_option(), *([json_option()] if answers else [])]
         return made
 

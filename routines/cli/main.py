@@ -14,7 +14,8 @@ import click
 
 from routines.cli.call import Call, NearGroup, root_option
 from routines.domain.clock import Clock
-from routines.errors import RoutinesError
+from routines.errors import RoutinesError, WakeupRefused
+from routines.version import VERSION
 
 EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 2, 3, 130
 
@@ -61,11 +62,11 @@ nearest one upwards with routines.yaml or routines/.
 class Routines(NearGroup):
     """The group of all commands, imported one by one."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names in the order of the help."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Return the command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
@@ -73,26 +74,15 @@ class Routines(NearGroup):
         found: click.Command = module.command
         return found
 
-    def get_help(self, ctx: click.Context) -> str:
+    def get_help(self, ctx: click.Context) -> str:  # noqa: ARG002
         """Return the commands by what they are for."""
         return _HELP.rstrip()
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
-        click.echo(f"routines {version()}")
+        click.echo(f"routines {VERSION}")
         ctx.exit()
-
-
-def version() -> str:
-    """Return the installed version."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        return installed("agent-routines")
-    except PackageNotFoundError:
-        return "unknown (not installed)"
 
 
 def _json_option() -> click.Option:
@@ -188,7 +178,8 @@ class _Boundary:
 
     def _exit_code(self, error: BaseException) -> int:
         if isinstance(error, RoutinesError):
-            self._say(error.as_json())
+            # A refusal is read by a model as it stands, with its list of what is pending.
+            self._say(error.as_json(), lines_kept=isinstance(error, WakeupRefused))
             return error.exit_code
         if isinstance(error, click.ClickException):
             return self._usage(error)
@@ -217,7 +208,7 @@ class _Boundary:
         from routines.operations.crash import save_traceback
 
         path = save_traceback(
-            error, command=self._command, version=version(), environ=self._call.context.environ
+            error, command=self._command, version=VERSION, environ=self._call.context.environ
         )
         self._say(
             {
@@ -229,16 +220,17 @@ class _Boundary:
         )
         return EXIT_BUG
 
-    def _say(self, error: Mapping[str, Any]) -> None:
+    def _say(self, error: Mapping[str, Any], *, lines_kept: bool = False) -> None:
         if self._json or self._call.json:
             whole = {key: error.get(key) for key in ("code", "message", "hint", "path", "line")}
             self._call.answer({"error": whole})
             return
-        from routines.cli.escape import line
+        from routines.cli.escape import block, line
 
-        click.echo(f"Error: {line(str(error['message']))}", err=True)
+        harmless = block if lines_kept else line
+        click.echo(f"Error: {harmless(str(error['message']))}", err=True)
         if error.get("hint"):
-            click.echo(f"Hint: {line(str(error['hint']))}", err=True)
+            click.echo(f"Hint: {harmless(str(error['hint']))}", err=True)
 
 
 if __name__ == "__main__":

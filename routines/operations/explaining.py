@@ -1,6 +1,6 @@
 """`explain`: why a slot ran, did not run, or is unknown; from the files alone."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -58,6 +58,7 @@ class Explanation:
         steps: What happened, in order, if it has one.
         next: The next slot, or None.
         known: Whether the routine has a file now.
+        newest: Whether its newest slot was asked about.
     """
 
     routine: str
@@ -70,6 +71,7 @@ class Explanation:
     steps: tuple[Step, ...] = field(default=())
     next: datetime | None = None
     known: bool = True
+    newest: bool = False
 
     @property
     def id(self) -> str:
@@ -109,7 +111,8 @@ def explain(context: Context, routine: str, when: str | None = None) -> Explanat
     name, _, after = routine.partition("@")
     when = when or after or None
     check_known(context, name)
-    return _Explainer(context, name).explain(when)
+    found = _Explainer(context, name).explain(when)
+    return replace(found, newest=when is None)
 
 
 class _Explainer:

@@ -25,7 +25,8 @@ def command(call: Call, *, name: str, slot: str) -> int:
     instant = parse_when(slot, zone=zone, now=now, past=True)
     result = running.fire(call.context, name, slot=instant)
     if call.json:
-        record = None if result.record is None else as_entry(call.context, result.record).to_json()
+        found = result.record or result.missed
+        record = None if found is None else as_entry(call.context, found).to_json()
         call.answer({"message": result.message, "record": record})
     elif result.message:
         call.note(result.message)

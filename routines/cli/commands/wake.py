@@ -31,6 +31,7 @@ def command(
     then, and when to stop. Outside of a turn the wake-up gets a conversation of its own, unless
     --session names one.
     """
+    from routines.cli.escape import block
     from routines.operations import stepping_in
 
     answer = stepping_in.wake(
@@ -43,13 +44,7 @@ def command(
         tz=tz,
         session=session,
     )
-    _print(call, answer.text, answer.data)
-
-
-def _print(call: Call, text: str, data: dict[str, object]) -> None:
-    from routines.cli.escape import block
-
     if call.json:
-        call.answer(data)
+        call.answer(answer.data)
     else:
-        call.print(block(text).split("\n"))
+        call.print(block(answer.text).split("\n"))

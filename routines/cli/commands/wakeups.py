@@ -42,21 +42,20 @@ def show(call: Call, *, wakeup_id: str) -> None:
 @click.option("--all", "all_", is_flag=True, help="All of all sessions.")
 def cancel(call: Call, *, wakeup_id: str | None, session: str | None, all_: bool) -> None:
     """Cancel one pending wake-up, those of a session, or all."""
-    from routines.cli.escape import escape
+    from routines.cli.escape import block
     from routines.errors import UsageError
     from routines.operations import stepping_in
 
     if sum(map(bool, (wakeup_id, session, all_))) != 1:
         raise UsageError("cancel which? Write an ID, --session SESSION or --all")
-    results = stepping_in.wakeups_cancel(
+    answers = stepping_in.wakeups_cancel(
         call.context, wakeup_id=wakeup_id, session=session, all_=all_
     )
     if call.json:
-        call.answer([{"id": one.ref, "message": one.message} for one in results])
+        call.answer([answer.data for answer in answers])
     else:
-        call.print(
-            [f"{escape(one.ref)}  {escape(one.message)}" for one in results] or ["none is pending"]
-        )
+        texts = [line for answer in answers for line in block(answer.text).split("\n")]
+        call.print(texts or ["No wake-ups are pending."])
 
 
 class _Wakeups(NearGroup):

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from routines.cli.escape import fit, pad, width
 
-# A terminal narrower than its columns wraps: better than a last column that says nothing.
-_LEAST_LAST = 8
+# A terminal narrower than its columns wraps: better than a column that says nothing.
+_LEAST_REST = 8
+# The mark and a space.
+_MARK = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Column:
         most: It grows with what is in it up to here; None for `least`.
         gap: The spaces behind it.
         cut: Whether a longer cell is cut; else it pushes what is right of it.
+        rest: Whether it takes what the others leave of the line; one column does.
     """
 
     title: str
@@ -31,6 +34,7 @@ class Column:
     most: int | None = None
     gap: int = 2
     cut: bool = True
+    rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,14 @@ class Row:
 
 
 def layout(columns: Sequence[Column], rows: Sequence[Row], *, total: int) -> list[str]:
-    """Return the head and the rows, the last column as wide as what is left of *total*."""
-    sized = [_size(column, index, rows) for index, column in enumerate(columns)]
-    taken = sum(size + column.gap for size, column in zip(sized, columns[:-1], strict=False))
-    sized[-1] = max(total - 2 - taken, _LEAST_LAST)
+    """Return the head and the rows, in lines of *total* columns."""
+    sizes = [_size(column, index, rows) for index, column in enumerate(columns)]
+    gaps = sum(column.gap for column in columns[:-1])
+    taken = sum(size for size, column in zip(sizes, columns, strict=True) if not column.rest)
+    left = max(total - _MARK - gaps - taken, _LEAST_REST)
+    sizes = [left if c.rest else size for size, c in zip(sizes, columns, strict=True)]
     head = Row([column.title for column in columns])
-    lines = [_render(row, columns, sized, total) for row in (head, *rows)]
+    lines = [_render(row, columns, sizes, total) for row in (head, *rows)]
     return lines if any(column.title for column in columns) else lines[1:]
 
 
@@ -59,17 +65,16 @@ def _size(column: Column, index: int, rows: Sequence[Row]) -> int:
 
 
 def _render(row: Row, columns: Sequence[Column], sizes: Sequence[int], total: int) -> str:
-    parts = [f"{row.mark} "]
+    text = f"{row.mark} "
     pushed = False
-    for column, size, cell in zip(columns[:-1], sizes[:-1], row.cells[:-1], strict=True):
-        text = fit(cell, size) if column.cut else cell
+    last = len(columns) - 1
+    for index, (column, size, cell) in enumerate(zip(columns, sizes, row.cells, strict=True)):
         # A row that is pushed keeps its cells apart and gives up being in line.
-        pushed = pushed or width(text) > size
-        parts.append(f"{text}  " if pushed else pad(text, size + column.gap))
-    so_far = "".join(parts)
-    room = max(total - width(so_far), _LEAST_LAST) if pushed else sizes[-1]
-    last = fit(row.cells[-1], room) if columns[-1].cut else row.cells[-1]
-    return (so_far + last).rstrip()
+        room = max(total - width(text), _LEAST_REST) if pushed and index == last else size
+        shown = fit(cell, room) if column.cut else cell
+        pushed = pushed or width(shown) > size
+        text += f"{shown}  " if pushed else pad(shown, size + column.gap)
+    return text.rstrip()
 
 
 # Words that stand out, by what they mean to a person.

@@ -1,0 +1,83 @@
+"""`explain`: one slot, what happened step by step, and what comes."""
+
+from datetime import datetime
+
+from routines.cli.escape import escape, line, pad, wrap
+from routines.cli.screens.words import outcome_cell, why
+from routines.cli.times import Times, took, until
+from routines.operations.entries import Entry
+from routines.operations.explaining import Explanation, Verdict
+from routines.operations.steps import Step
+
+_TEXT_AT = 22
+_LEAST_TEXT = 20
+
+
+def explain_screen(found: Explanation, times: Times, *, width: int) -> list[str]:
+    """Return the screen."""
+    lines = [f"{escape(found.id)}   {times.sentence(found.at)} {times.head}"]
+    lines += wrap(_verdict(found, times), width, indent="  ")
+    if found.steps:
+        lines.append("")
+        for step in found.steps:
+            lines += _step(step, found, times, width=width)
+    return [*lines, "", *_foot(found, times)]
+
+
+def _verdict(found: Explanation, times: Times) -> str:
+    if found.verdict is Verdict.RECORDED and found.entry is not None:
+        return line(_recorded(found.entry, times))
+    text = line(found.why).format(*(times.sentence(at) for at in found.instants))
+    word = found.verdict.value
+    if found.verdict is Verdict.MISSED and found.entry is not None:
+        word = outcome_cell(found.entry)
+    return f"{word}: {text}" + ("" if text.endswith(".") else ".")
+
+
+def _recorded(entry: Entry, times: Times) -> str:
+    if entry.outcome is None:
+        began = entry.started_at or entry.claimed_at
+        since = "" if began is None else f" since {times.sentence(began)}"
+        return f"{outcome_cell(entry)}{since}" + (f": {entry.detail}" if entry.detail else "")
+    if entry.outcome == "completed":
+        said = f": {line(entry.reply)}" if entry.reply else ""
+        warned = f" ({', '.join(entry.warnings)})" if entry.warnings else ""
+        return f"completed in {took(entry.duration)}{warned}{said}"
+    after = "" if entry.duration is None else f" after {took(entry.duration)}"
+    reason = why(entry)
+    return f"{entry.outcome}{after}" + (f": {reason}" if reason else "")
+
+
+def _step(step: Step, found: Explanation, times: Times, *, width: int) -> list[str]:
+    at = "" if step.at is None else _clock(step.at, found.at, times)
+    head = f"  {pad(at, 8)}  {pad(step.word, 8)}  "
+    room = max(width - _TEXT_AT, _LEAST_TEXT)
+    first, *more = wrap(line(step.text), room)
+    return [(head + first).rstrip(), *(" " * _TEXT_AT + text for text in more)]
+
+
+def _clock(at: datetime, slot: datetime, times: Times) -> str:
+    here = times.here(at)
+    clock = f"{here:%H:%M:%S}"
+    same_day = here.date() == times.here(slot).date()
+    return clock if same_day else f"{times.day(at)} {clock}"
+
+
+def _foot(found: Explanation, times: Times) -> list[str]:
+    lines = []
+    name = escape(found.routine)
+    if found.entry is not None and found.entry.files:
+        lines.append(f"Prompt, reply, output: routines show {escape(_ref(found))}")
+    if found.next is not None:
+        at = times.sentence(found.next)
+        ahead = until(times.now, found.next)
+        lines.append(f"Next: {at}, in {ahead}. Now, by hand: routines run {name}")
+    elif found.known:
+        lines.append(f"Nothing is to come. Now, by hand: routines run {name}")
+    else:
+        lines.append("It has no file that can be used now: routines check")
+    return lines
+
+
+def _ref(found: Explanation) -> str:
+    return found.routine if found.newest else found.id

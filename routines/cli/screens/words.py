@@ -1,0 +1,126 @@
+"""How one row of the history reads: its outcome, its note, its place in time."""
+
+from datetime import timedelta
+
+from routines.cli.escape import line
+from routines.cli.times import Times, took
+from routines.domain.durations import humanize
+from routines.domain.outcome import Outcome, Trigger
+from routines.operations.entries import MOST_COUNTED, Entry
+
+# A turn that starts this late was caught up with or had to wait; less is no news.
+_LATE = timedelta(seconds=60)
+
+
+def outcome_cell(entry: Entry) -> str:
+    """Return `completed`, `missed x3`, or the state of what has not ended."""
+    if entry.outcome is None:
+        return "can't tell" if entry.state == "unknown" else entry.state
+    if entry.outcome == Outcome.MISSED.value and entry.missed:
+        return f"missed x{count_text(entry.missed.get('count'))}"
+    return entry.outcome
+
+
+def count_text(count: object) -> str:
+    """Return a count of missed slots: `3`, `1000+`, `?`."""
+    if not isinstance(count, int):
+        return "?"
+    return str(count) if count <= MOST_COUNTED else f"{MOST_COUNTED}+"
+
+
+def mark(entry: Entry) -> str:
+    """Return `!` for what needs a person, `*` for what runs."""
+    return "!" if entry.needs_a_person else "*" if entry.is_running else " "
+
+
+def row_time(entry: Entry, times: Times) -> str:
+    """Return the first cell of its row."""
+    instant = entry.instant
+    # A run by hand is asked for at any second; its slot would be whole.
+    return times.row(instant.replace(second=0) if entry.slot is None else instant)
+
+
+def late_cell(entry: Entry) -> str:
+    """Return how late it started, `-` where it had no time of its own."""
+    if entry.late_s is None or entry.slot is None:
+        return "-"
+    return humanize(timedelta(seconds=entry.late_s))
+
+
+def took_cell(entry: Entry, times: Times) -> str:
+    """Return how long its turn took, or has taken so far."""
+    if entry.is_running and entry.started_at is not None:
+        return took(max(times.now - entry.started_at, timedelta(0)))
+    return took(entry.duration)
+
+
+def note(entry: Entry, times: Times, *, wide: bool) -> str:
+    """Return what else there is to say of it, on one line.
+
+    Args:
+        entry: The row.
+        times: How instants read.
+        wide: Whether lateness has a column of its own.
+    """
+    if entry.outcome is None:
+        return line(_open_note(entry, times))
+    parts = [_origin(entry), _lateness(entry, wide=wide), *entry.warnings]
+    if entry.outcome == Outcome.COMPLETED.value:
+        return line(_with_reply([part for part in parts if part], entry))
+    return line("; ".join(part for part in (*parts, why(entry)) if part))
+
+
+def _origin(entry: Entry) -> str:
+    match entry.trigger:
+        case Trigger.MANUAL.value:
+            user = (entry.by or "").partition("@")[0]
+            return f"by hand ({user})" if user else "by hand"
+        case Trigger.WAKE_UP.value:
+            return f"wake-up {(entry.wakeup or {}).get('id', '')}".rstrip()
+        case Trigger.EXTERNAL.value:
+            return "from outside"
+        case _:
+            return ""
+
+
+def _lateness(entry: Entry, *, wide: bool) -> str:
+    late = timedelta(seconds=entry.late_s or 0)
+    if late < _LATE or entry.slot is None:
+        return ""
+    if wide:
+        return "catch-up" if entry.trigger == Trigger.CATCH_UP.value else ""
+    return f"{humanize(late)} late"
+
+
+def _with_reply(parts: list[str], entry: Entry) -> str:
+    said = line(entry.reply or "")
+    if not parts:
+        return said
+    return "; ".join(parts) + (f': "{said}"' if said and not entry.warnings else "")
+
+
+def why(entry: Entry) -> str:
+    """Return reason and detail of an outcome, each said once."""
+    reason, detail = entry.reason or "", entry.detail
+    if not detail or detail.startswith(reason):
+        return detail or reason
+    # What failed says it in its detail; for the others the reason is the news.
+    if entry.outcome in (Outcome.FAILED.value, Outcome.TIMED_OUT.value):
+        return detail
+    return f"{reason}: {detail}" if reason else detail
+
+
+def _open_note(entry: Entry, times: Times) -> str:
+    owner = (entry.owner or {}).get("user", "an unknown process")
+    pid = (entry.owner or {}).get("pid", "?")
+    match entry.state:
+        case "running":
+            began = entry.started_at or entry.claimed_at or entry.instant
+            text = f"since {times.cell(began)}, pid {pid}"
+            return "; ".join(part for part in (_origin(entry), text) if part)
+        case "lost":
+            return f"its owner is gone ({owner}, pid {pid}); a scheduler settles it"
+        case "unknown":
+            return f"can't tell from here: owner {owner}, pid {pid}"
+        case _:
+            return entry.detail or _origin(entry)
