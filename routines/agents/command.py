@@ -95,8 +95,8 @@ class Ended:
     """How a program ended.
 
     Attributes:
-        code: Its exit code, None if a signal ended it or it could not be ended.
-        signal: The number of that signal.
+        code: Its exit code; None if a signal ended it, or if that can't be told.
+        signal: The number of the signal that ended it; with `code` None too: nobody can tell.
         why: Why it was ended by us (`timeout` or a word of `STOP_WORDS`); None if it ended itself.
         remain: Pids of its tree that could not be ended.
     """
@@ -227,7 +227,12 @@ def _unfit(detail: str) -> CannotStart:
 
 
 class _Pump:
-    """Carries the prompt in and the output out. Blocks only where it is told for how long."""
+    """Carries the prompt in and the output out. Blocks only where it is told for how long.
+
+    Attributes:
+        status: The leader's exit code, or less the number of the signal that ended it; None
+            while it lives, and for ever if its end can't be told.
+    """
 
     def __init__(
         self,
@@ -241,6 +246,8 @@ class _Pump:
         self._selector = selectors.DefaultSelector()
         self._exit_fd = self._announce_exit(process.pid)
         self._deaf = False
+        self._lost = False
+        self.status: int | None = None
         for pipe, sink in ((process.stdout, out), (process.stderr, err)):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
@@ -264,17 +271,26 @@ class _Pump:
 
         It stays a zombie, so that its number is not used again while its group is being ended.
         """
-        if hasattr(os, "waitid"):
-            flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            try:
-                over = os.waitid(os.P_PID, self._process.pid, flags) is not None
-            except ChildProcessError:
-                over = True
-        else:
-            over = self._process.poll() is not None
+        if self.status is None and not self._lost:
+            self._look()
+        over = self.status is not None or self._lost
         if over:
             self._close_exit()
         return over
+
+    def _look(self) -> None:
+        if not hasattr(os, "waitid"):
+            self.status = self._process.poll()
+            return
+        try:
+            found = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            # Someone else took it. Popen would then call it exit 0, and the turn a success.
+            self._lost = True
+            return
+        if found is not None:
+            exited = found.si_code == os.CLD_EXITED
+            self.status = found.si_status if exited else -found.si_status
 
     def carry(self, seconds: float) -> bool:
         """Wait at most *seconds* for something to carry, carry it, return whether there was any."""
@@ -407,12 +423,12 @@ def run_program(
             wait=pump.wait,
             hurry=lambda: asked.word() == HURRY,
         )
+        pump.ended()
         pump.drain()
-        return _ended(process, why, remain)
+        return _ended(pump.status, why, remain)
     except BaseException:
         # Whatever went wrong here (a full disk, ^C), the agent must not go on without us.
         end_tree(tree, stop=("KILL",), clock=clock, wait=pump.wait)
-        process.poll()
         raise
     finally:
         pump.close()
@@ -493,8 +509,7 @@ def _start_failed(error: OSError, program: str) -> CannotStart:
     return _not_found(f"command not executable: {program}: {said}")
 
 
-def _ended(process: "subprocess.Popen[bytes]", why: str | None, remain: Sequence[int]) -> Ended:
-    status = process.poll()
+def _ended(status: int | None, why: str | None, remain: Sequence[int]) -> Ended:
     killed = status is not None and status < 0
     return Ended(
         code=None if killed else status,
@@ -505,7 +520,7 @@ def _ended(process: "subprocess.Popen[bytes]", why: str | None, remain: Sequence
 
 
 def _forget(process: "subprocess.Popen[bytes]") -> None:
-    if process.returncode is None:
+    if process.poll() is None:
         # It hangs in the kernel and was named in `remain`; waiting would hang us as well.
         process.returncode = -signal.SIGKILL
 
@@ -625,7 +640,7 @@ class _Judge:
         if ended.signal is not None:
             return Outcome.FAILED, Reason.SIGNAL, self._because(_signal_words(ended.signal))
         if ended.code is None:
-            return Outcome.FAILED, Reason.SIGNAL, "it could not be ended"
+            return Outcome.INTERRUPTED, Reason.OUTCOME_UNKNOWN, "how it ended can't be told"
         if ended.code != 0 and self._is_busy(ended.code):
             return None, Reason.BUSY, self._because(f"exit {ended.code}")
         if ended.code != 0:

@@ -298,6 +298,9 @@ def become_subreaper() -> bool:
     From then on whatever descends from it counts as the turn's: only a turn process does this.
     """
     global _adopts  # noqa: PLW0603 - a property of the process, as the kernel has it
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        # Inherited from a careless parent, it makes the kernel throw exit codes away.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     prctl = _prctl()
     _adopts = prctl is not None and prctl(_PR_SET_CHILD_SUBREAPER, 1)
     return _adopts

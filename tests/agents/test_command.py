@@ -911,6 +911,18 @@ def test_a_fault_of_ours_leaves_no_agent_behind(run, state, turn, tmp_path):
     assert processes.leftovers(state, turn.key) == []
 
 
+@pytest.mark.skipif(not hasattr(os, "waitid"), reason="can't be told apart there")
+def test_an_exit_code_that_got_lost_is_never_taken_for_success(run):
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        result = run("sh", "-c", "exit 3")
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+    assert (result.outcome, result.reason) == (Outcome.INTERRUPTED, Reason.OUTCOME_UNKNOWN)
+    assert result.exit_code is None
+
+
 def test_no_descriptor_is_left_open(run):
     run("true")
     before = sorted(os.listdir("/dev/fd"))

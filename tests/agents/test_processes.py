@@ -344,6 +344,17 @@ def test_a_daemon_without_our_environment_ends_with_the_turn(turn, state, tmp_pa
 
 
 @linux
+def test_a_turn_process_sees_exit_codes_also_under_a_careless_parent(turn, state, tmp_path):
+    argv, env = turn_process(turn, state, "sh", "-c", "exit 3")
+    ignoring = ["sh", "-c", "trap '' CHLD; exec \"$@\"", "sh", *argv]
+    code = "import os, signal, sys; signal.signal(17, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+
+    for wrapped in (ignoring, [sys.executable, "-c", code, *argv]):
+        done = subprocess.run(wrapped, env=env, cwd=tmp_path, capture_output=True, text=True)
+        assert done.stdout.startswith("failed exit 3\n"), done.stderr
+
+
+@linux
 def test_an_agent_dies_with_its_turn_process_also_when_it_ignores_everything(turn, state, tmp_path):
     script = "trap '' TERM INT HUP; echo $$ > pid.new; mv pid.new pid; while :; do sleep 1; done"
     argv, env = turn_process(turn, state, "sh", "-c", script)
