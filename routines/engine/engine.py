@@ -34,8 +34,9 @@ from routines.engine.arming import Arming
 from routines.engine.claiming import Claimer, Delivery, Pass, Ready, claim_line
 from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
+from routines.engine.off_loop import in_thread, under_way
 from routines.engine.recovering import Recoverer
-from routines.engine.running import Runner, Running, in_thread
+from routines.engine.running import Runner, Running
 from routines.engine.tools import WakeTools
 from routines.engine.turns import Verdict
 from routines.engine.waking import Waker
@@ -327,7 +328,11 @@ class Engine:
 
     async def _off(self, function: Callable[..., Any], *args: Any) -> Any:
         """Do store work off the loop; one at a time, so that passes never overlap."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
+        count = under_way()
+        work = asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
+        count.begin()
+        work.add_done_callback(lambda _: count.end())
+        return await work
 
     # The loop -----------------------------------------------------------------------------------
 

@@ -7,10 +7,9 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from routines.agents.base import (
     Agent,
@@ -28,6 +27,7 @@ from routines.domain.outcome import Outcome, Reason, one_line
 from routines.domain.record import Owner, Record
 from routines.engine.claiming import Ready
 from routines.engine.clock import EngineClock
+from routines.engine.off_loop import in_thread
 from routines.engine.recovering import Recoverer
 from routines.engine.turns import TurnSteps, Verdict
 from routines.engine.work import Work
@@ -36,8 +36,6 @@ from routines.store import files
 from routines.store.state import State
 
 log = logging.getLogger("routines")
-
-_T = TypeVar("_T")
 
 # A cancelled coroutine gets so long to end; then its session stays busy until it has ended.
 _GRACE_S = 10.0
@@ -50,35 +48,6 @@ _TURN_PROCESS = (
 )
 # How often a running turn of the host's agent looks for a cancel, and beats.
 _LOOK_S = 1.0
-
-
-async def in_thread(function: Callable[..., _T], *args: Any) -> _T:
-    """Return what *function* does in a thread of its own.
-
-    Not the loop's pool: a turn may take hours, and a disk that is full makes a store wait.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[_T] = loop.create_future()
-
-    def tell(set_: Callable[..., None], value: Any) -> None:
-        def unless_done() -> None:
-            if not future.done():
-                set_(value)
-
-        # A loop that has been closed meanwhile has nobody left to tell.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(unless_done)
-
-    def work() -> None:
-        try:
-            result = function(*args)
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
-            tell(future.set_exception, error)
-        else:
-            tell(future.set_result, result)
-
-    threading.Thread(target=work, daemon=True, name=f"routines-{function.__name__}").start()
-    return await future
 
 
 class Running:
@@ -154,7 +123,7 @@ class Runner:
             return None
         running._pid = process.pid  # noqa: SLF001 - one module, two halves of one thing
         try:
-            await in_thread(process.wait)
+            await in_thread(process.wait, counted=False)
             running._pid = None  # noqa: SLF001
             record = await in_thread(self._recoverer.settle_lost, ready.claim)
         except StoreError as error:
