@@ -59,16 +59,18 @@ def slot(time: str = "09:00", routine: str = "daily") -> Occurrence:
     return Occurrence(Kind.SLOT, routine, at(time))
 
 
-def by_hand(id: str = "k3m9q2", time: str = "09:00", routine: str = "daily") -> Occurrence:
-    return Occurrence(Kind.MANUAL, routine, at(time), id)
+def by_hand(manual_id: str = "k3m9q2", time: str = "09:00", routine: str = "daily") -> Occurrence:
+    return Occurrence(Kind.MANUAL, routine, at(time), manual_id)
 
 
-def firing(id: str = "w-7k3m9q", time: str = "09:00", session: str = "routine:daily") -> Occurrence:
-    return Occurrence(Kind.WAKE, session, at(time), id)
+def firing(
+    wakeup_id: str = "w-7k3m9q", time: str = "09:00", session: str = "routine:daily"
+) -> Occurrence:
+    return Occurrence(Kind.WAKE, session, at(time), wakeup_id)
 
 
-def job(id: str = "j-42", time: str = "09:00") -> Occurrence:
-    return Occurrence(Kind.JOB, "", at(time), id)
+def job(job_id: str = "j-42", time: str = "09:00") -> Occurrence:
+    return Occurrence(Kind.JOB, "", at(time), job_id)
 
 
 def draft(occurrence: Occurrence | None = None, **claim: Any) -> Draft:
@@ -111,9 +113,9 @@ def ledger(session: str = "routine:daily", **changes: Any) -> Ledger:
     return Ledger(session=session, **changes)
 
 
-def scheduler(id: str = "0b0f7d5c", **changes: Any) -> Scheduler:
+def scheduler(scheduler_id: str = "0b0f7d5c", **changes: Any) -> Scheduler:
     known: dict[str, Any] = {
-        "id": id,
+        "id": scheduler_id,
         "owner": owner().to_json(),
         "version": "1.0.0",
         "started_at": NOW,

@@ -1,6 +1,7 @@
 """What every test stands on: a home that is not the real one, a clock that moves when told."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,16 @@ def _away_from_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
+
+
+@pytest.fixture
+def quick_path(tmp_path: Path) -> Iterator[str]:
+    """A folder in memory where there is such a thing, for tests that make hundreds of states."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield str(tmp_path)
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -3,21 +3,25 @@
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from routines.domain.occurrence import Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event
+from routines.domain.wakeup import AlreadySet, Bounds, Skip, Timing, WakeRequest, Wakeup
+from routines.domain.zones import zone
 from routines.errors import StoreError
 from routines.store import locks
 from routines.store.claims import Claim, ClaimStore, Draft
 from routines.store.control import CancelStore, SchedulerStore
 from routines.store.cursors import CursorStore
 from routines.store.places import PlaceStore
+from routines.store.retention import Keep, RetentionStore
 from routines.store.sessions import Lease, SessionStore, ledger_path
 from routines.store.state import adopt, open_for_reading, open_for_writing
+from routines.store.wakeups import WakeupStore
 from tests.builders import (
     BOOT,
     NOW,
@@ -33,10 +37,11 @@ from tests.builders import (
     skipped,
     slot,
 )
-from tests.store.crash import Tell, Told, server_later
+from tests.store.crash import Tell, Told, claim_files, server_later
 
 OTHER_BOOT = "5f2c0a6e-0000-4000-8000-000000000002"
 SESSION = "routine:daily"
+UTC_ZONE = zone("UTC")
 
 
 def _open(path: str) -> Any:
@@ -216,7 +221,7 @@ def _claimed_by_the_dead(*occurrences: Occurrence) -> Callable[[str], Any]:
 
 TAKES = ("claims.ClaimStore.take", "claims.ClaimStore.take_many")
 SETTLES = ("claims.Claim.settle",)
-_MANY = (slot("09:00"), slot("2026-07-02 09:00"), slot("09:00", "weekly"), by_hand(), job())
+_MANY = (slot("09:00"), slot("2026-07-02 09:00", "weekly"), by_hand(), job())
 
 CLAIMS = [
     Operation("claim", TAKES, _take(draft(slot())), occurrences=(slot(),)),
@@ -706,4 +711,247 @@ STATE = [
 ]
 
 
-OPERATIONS = [*CLAIMS, *CURSORS, *SESSIONS, *CONTROL, *STATE]
+# Wake-ups --------------------------------------------------------------------------------------
+
+ALARM = Wakeup(
+    id="w-7k3m9q",
+    session=SESSION,
+    prompt="look at the build",
+    timing=Timing.AT,
+    asked="at 09:00",
+    schedule=None,
+    tz="UTC",
+    next_at=NOW,
+    asked_for=NOW,
+    created_at=NOW - timedelta(hours=1),
+    created_by="ana@studio",
+)
+DAYS_LATER = NOW + timedelta(days=2)
+
+
+def _wakeups(state: Any) -> tuple[WakeupStore, ClaimStore]:
+    return WakeupStore(state), ClaimStore(state)
+
+
+def _wake(state: Any, tell: Tell) -> None:
+    request = WakeRequest(prompt="look", in_="10m", session=SESSION, by="ana@studio")
+    made = _wakeups(state)[0].wake(request, now=NOW, bounds=Bounds(), zone_key="UTC")
+    assert isinstance(made, Wakeup)
+    tell("pending")
+
+
+def _wake_again(state: Any, tell: Tell) -> None:
+    request = WakeRequest(prompt=ALARM.prompt, at="2026-07-01T09:00:00Z", session=SESSION)
+    before = NOW - timedelta(minutes=30)
+    found = _wakeups(state)[0].wake(request, now=before, bounds=Bounds(), zone_key="UTC")
+    assert isinstance(found, AlreadySet)
+    tell("pending")
+
+
+def _add_alarm(state: Any, tell: Tell) -> None:
+    assert _wakeups(state)[0].add(ALARM)
+    tell("pending")
+
+
+def _with_alarm(path: str) -> Any:
+    state = _open(path)
+    assert _wakeups(state)[0].add(ALARM)
+    return state
+
+
+def _take_alarm(state: Any, tell: Tell) -> None:
+    store, claims = _wakeups(state)
+    (hint,) = store.due(NOW)
+    assert store.plan(hint, claims=claims, now=NOW, bounds=Bounds(), place=UTC_ZONE)
+    _fire(store, claims, tell)
+
+
+def _fire(store: WakeupStore, claims: ClaimStore, tell: Tell) -> None:
+    claim = store.take(
+        SESSION, ALARM.id, NOW, claims=claims, at=NOW, bounds=Bounds(), place=UTC_ZONE
+    )
+    assert claim is not None
+    tell("claimed", claim.record.path)
+
+
+def _skip_alarm(state: Any, tell: Tell) -> None:
+    store, claims = _wakeups(state)
+    busy = Skip(NOW, Reason.BUSY)
+    record = store.settle_skipped(SESSION, ALARM.id, busy, claims=claims, at=NOW)
+    assert record is not None
+    tell("settled", record.path, "skipped")
+
+
+def _alarm_claimed_by_the_dead(path: str) -> Any:
+    state = _with_alarm(path)
+    claim = ClaimStore(state).take(draft(firing()), at=NOW)
+    assert claim is not None
+    claim.let_go()
+    return state
+
+
+def _plan_what_is_claimed(state: Any, tell: Tell) -> None:
+    store, claims = _wakeups(state)
+    for hint in store.due(NOW):
+        assert not store.plan(hint, claims=claims, now=NOW, bounds=Bounds(), place=UTC_ZONE)
+
+
+def _defer(state: Any, tell: Tell) -> None:
+    store, claims = _wakeups(state)
+    until = NOW + timedelta(seconds=30)
+    assert store.defer(SESSION, ALARM.id, NOW, until=until, claims=claims, at=NOW)
+    tell("pending")
+
+
+def _postpone(state: Any, tell: Tell) -> None:
+    store, claims = _wakeups(state)
+    until = NOW + timedelta(days=1)
+    assert store.postpone(SESSION, ALARM.id, NOW, until=until, claims=claims, at=NOW)
+    tell("pending")
+
+
+def _cancel_alarm(state: Any, tell: Tell) -> None:
+    assert _wakeups(state)[0].cancel(SESSION, ALARM.id) == ALARM
+    tell("gone")
+
+
+def _unwake(state: Any, tell: Tell) -> None:
+    store, claims = _wakeups(state)
+    assert store.unwake(SESSION, ALARM.id, claims=claims).stopped
+    tell("gone")
+
+
+def _without_hint(path: str) -> Any:
+    state = _with_alarm(path)
+    shutil.rmtree(state.at("wakeups", "due"))
+    return state
+
+
+def _repair(state: Any, tell: Tell) -> None:
+    _wakeups(state)[0].repair()
+
+
+def _fires(*allowed: int, failed: tuple[int, ...] = ()) -> Callable[[str, Told], None]:
+    """Check how often the alarm fires in all, whatever was interrupted: *allowed* times."""
+
+    def after(path: str, told: Told) -> None:
+        state = _open(path)
+        store, claims = _wakeups(state)
+        store.repair()
+        for pending in store.pending(SESSION):
+            hints = [hint.look_at for hint in store.due(DAYS_LATER) if hint.id == pending.id]
+            assert pending.look_at in hints, "a pending alarm that nobody looks at"
+        for _ in range(2):
+            for hint in store.due(DAYS_LATER):
+                found = store.plan(
+                    hint, claims=claims, now=DAYS_LATER, bounds=Bounds(), place=UTC_ZONE
+                )
+                if found is None:
+                    continue
+                claim = store.take(
+                    SESSION,
+                    hint.id,
+                    found[0].next_at,
+                    claims=claims,
+                    at=DAYS_LATER,
+                    bounds=Bounds(),
+                    place=UTC_ZONE,
+                )
+                assert claim is not None, "it is due, and nobody has it"
+                claim.settle(Outcome.COMPLETED, at=DAYS_LATER)
+                claim.let_go()
+        assert not store.pending(SESSION)
+        assert not store.due(DAYS_LATER)
+        fired = [one for one in claim_files(path) if one.startswith("claims/wake/")]
+        words = {word for word, *_ in told}
+        times = {1} if words & {"pending", "claimed", "settled"} else set(allowed)
+        if "gone" in words:
+            times = {0}
+        if "failed" in words and failed:
+            times = set(failed)
+        assert len(fired) in times, f"it fired {len(fired)} times, told {told}"
+
+    return after
+
+
+def _wake_operation(name: str, act: Callable[[Any, Tell], None], **more: Any) -> Operation:
+    known: dict[str, Any] = {"prepare": _with_alarm, "after": _fires(1)}
+    return Operation(f"wake-{name}", (f"wakeups.WakeupStore.{name}",), act, **known | more)
+
+
+def _also(operation: Operation, name: str, **changes: Any) -> Operation:
+    return replace(operation, name=f"{operation.name}-{name}", **changes)
+
+
+WAKEUPS = [
+    _wake_operation("wake", _wake, prepare=_open, after=_fires(0, 1, failed=(0,))),
+    _also(_wake_operation("wake", _wake_again), "again"),
+    _wake_operation("add", _add_alarm, prepare=_open, after=_fires(0, 1, failed=(0,))),
+    _wake_operation("take", _take_alarm),
+    _also(
+        _wake_operation("take", lambda state, tell: _fire(*_wakeups(state), tell)),
+        "over-a-dead-draft",
+        prepare=lambda path: (_with_alarm(path), _dead_draft(firing())(path))[1],
+    ),
+    _wake_operation("settle_skipped", _skip_alarm),
+    _wake_operation("plan", _plan_what_is_claimed, prepare=_alarm_claimed_by_the_dead),
+    _wake_operation("defer", _defer),
+    _wake_operation("postpone", _postpone),
+    _wake_operation("cancel", _cancel_alarm, after=_fires(0, 1, failed=(1,))),
+    _wake_operation("unwake", _unwake, after=_fires(0, 1, failed=(1,))),
+    _wake_operation("repair", _repair, prepare=_without_hint),
+]
+
+
+# What goes -------------------------------------------------------------------------------------
+
+OLD = (slot("2026-05-01 09:00"), slot("2026-05-02 09:00"), slot("2026-05-02 10:00"))
+NEWEST = slot("2026-05-03 09:00")
+
+
+def _old_claims(path: str) -> Any:
+    """Two that are settled and old, an old one that is open, and the newest of all."""
+    claims = _claimed(*OLD, NEWEST)(path)
+    for claim in claims[:1] + claims[2:]:
+        claim.settle(Outcome.COMPLETED, at=NOW)
+    for claim in claims:
+        claim.let_go()
+    return claims[0]._state
+
+
+def _prune(state: Any, tell: Tell) -> None:
+    RetentionStore(state, clock=FakeClock()).prune(Keep(claims=1, days=1), now=NOW)
+    tell("done")
+
+
+def _keeps_open_and_newest(path: str, told: Told) -> None:
+    kept = claim_files(path)
+    assert OLD[1].claim_path in kept, "D8: an open claim is kept"
+    assert NEWEST.claim_path in kept, "D8: the newest claim is kept"
+    if ["done"] in told:
+        assert OLD[0].claim_path not in kept
+
+
+def _sync_claim(state: Any, tell: Tell) -> None:
+    ClaimStore(state).sync(slot())
+    tell("already", slot().claim_path)
+
+
+REST = [
+    Operation(
+        "prune",
+        ("retention.RetentionStore.prune",),
+        _prune,
+        prepare=_old_claims,
+        after=_keeps_open_and_newest,
+    ),
+    Operation(
+        "sync-a-claim",
+        ("claims.ClaimStore.sync",),
+        _sync_claim,
+        prepare=_claimed_by_the_dead(slot()),
+        occurrences=(slot(),),
+    ),
+]
+
+OPERATIONS = [*CLAIMS, *CURSORS, *SESSIONS, *CONTROL, *STATE, *WAKEUPS, *REST]

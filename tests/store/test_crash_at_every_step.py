@@ -3,6 +3,8 @@
 import ast
 import errno
 import os
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,7 @@ from tests.store.crash import (
 )
 from tests.store.operations import CLAIMS, OPERATIONS, Operation
 
+Stop = Callable[[int], Steps]
 EVERY = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
 EVERY_CLAIM = pytest.mark.parametrize("operation", CLAIMS, ids=lambda one: one.name)
 
@@ -58,12 +61,14 @@ def check(operation: Operation, path: str, told: Told, *, whole: bool) -> None:
     operation.after(path, told)
 
 
-def stop_everywhere(operation: Operation, folder: Path, inner: type[files.Calls]) -> None:
-    calls = how_many_calls(operation, str(folder / "whole"), inner)
+def stop_everywhere(
+    operation: Operation, folder: str, inner: type[files.Calls], stops: tuple[Stop, ...]
+) -> None:
+    calls = how_many_calls(operation, os.path.join(folder, "whole"), inner)
     assert calls or operation.name == "section"
     for number in range(1, calls + 1):
-        for when, stop in (("before", stop_before), ("after", stop_after)):
-            path = str(folder / f"{when}-{number}")
+        for stop in stops:
+            path = os.path.join(folder, "state")
             steps = stop(number)
             steps._inner = inner()
 
@@ -77,20 +82,21 @@ def stop_everywhere(operation: Operation, folder: Path, inner: type[files.Calls]
             assert stopped
             with standing_in(inner()):
                 check(operation, path, told, whole=inner is Unsynced)
+            shutil.rmtree(path, ignore_errors=True)
 
 
 @EVERY
 def test_a_process_that_dies_at_any_step_leaves_every_promise_kept(
-    operation: Operation, tmp_path: Path
+    operation: Operation, quick_path: str
 ) -> None:
-    stop_everywhere(operation, tmp_path, Unsynced)
+    stop_everywhere(operation, quick_path, Unsynced, (stop_before, stop_after))
 
 
 @EVERY_CLAIM
 def test_it_is_the_same_without_hard_links_but_that_a_claim_may_be_empty(
-    operation: Operation, tmp_path: Path
+    operation: Operation, quick_path: str
 ) -> None:
-    stop_everywhere(operation, tmp_path, WithoutLinks)
+    stop_everywhere(operation, quick_path, WithoutLinks, (stop_before,))
 
 
 # Calls that fail -------------------------------------------------------------------------------
@@ -121,6 +127,7 @@ def fail_at(
         assert not [fd for fd in leaked if os.path.exists(f"/dev/fd/{fd}")], "a descriptor is lost"
         check_restart(path, told, operation.occurrences, whole=whole and operation.whole)
         operation.after(path, told)
+    shutil.rmtree(path, ignore_errors=True)
     return steps.count >= number
 
 
@@ -142,13 +149,13 @@ def check_refused_is_free_or_kept(path: str, told: Told, known: list[str]) -> No
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES])
 @EVERY
 def test_a_call_that_fails_leaves_every_promise_kept(
-    operation: Operation, code: int, tmp_path: Path
+    operation: Operation, code: int, quick_path: str
 ) -> None:
     for lasting in (False, True):
         number = 1
         while fail_at(
             operation,
-            str(tmp_path / f"{lasting}-{number}"),
+            os.path.join(quick_path, "state"),
             number,
             code,
             lasting=lasting,
@@ -159,13 +166,13 @@ def test_a_call_that_fails_leaves_every_promise_kept(
 
 @EVERY_CLAIM
 def test_a_call_that_fails_without_hard_links_leaves_every_promise_kept(
-    operation: Operation, tmp_path: Path
+    operation: Operation, quick_path: str
 ) -> None:
     for lasting in (False, True):
         number = 1
         while fail_at(
             operation,
-            str(tmp_path / f"{lasting}-{number}"),
+            os.path.join(quick_path, "state"),
             number,
             errno.ENOSPC,
             lasting=lasting,
@@ -176,8 +183,8 @@ def test_a_call_that_fails_without_hard_links_leaves_every_promise_kept(
 
 # Nothing is left out ---------------------------------------------------------------------------
 
-# What the two lowest modules do is what the operations are made of.
-_BELOW = ("files", "locks")
+# What the two lowest modules do is what the operations are made of; a probe leaves nothing.
+_BELOW = ("files", "locks", "probe")
 
 
 def _writers() -> set[str]:
@@ -214,7 +221,9 @@ def _writers() -> set[str]:
     }
 
 
-def _calls_of(node: ast.AST, module: str, owner: str | None, imported: dict[str, str]):
+def _calls_of(
+    node: ast.AST, module: str, owner: str | None, imported: dict[str, str]
+) -> Iterator[str]:
     for part in ast.walk(node):
         if isinstance(part, ast.Name):
             if part.id == "calls" and module == "files":
