@@ -1,0 +1,31 @@
+"""Coroutines as tests, and a stage to play on."""
+
+import asyncio
+import inspect
+
+import pytest
+
+from tests.engine.stage import Stage
+
+# A test that hangs is a failure that says where; none comes near this.
+_LIMIT_S = 60.0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+
+    async def limited():
+        async with asyncio.timeout(_LIMIT_S):
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(limited())
+    return True
+
+
+@pytest.fixture
+def stage(tmp_path):
+    return Stage(tmp_path)
