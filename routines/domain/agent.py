@@ -30,9 +30,7 @@ class OutputFormat(StrEnum):
 
 
 # The only placeholders that a command's words may hold.
-PLACEHOLDERS = frozenset(
-    ["session", "session_uuid", "native_session", "prompt", "turn", "model"]
-)
+PLACEHOLDERS = frozenset(["session", "session_uuid", "native_session", "prompt", "turn", "model"])
 # What `read:` may name: dotted paths into the JSON that the program printed.
 READ_KEYS = frozenset(
     [

@@ -147,7 +147,7 @@ class Record:
 
     def newest(self, event: Event) -> dict[str, Any] | None:
         """Return the newest line of that kind, or None."""
-        for line in reversed(self.events):
+        for line in self.events[::-1]:
             if line["event"] == event.value:
                 return line
         return None
@@ -172,7 +172,7 @@ class Record:
     @property
     def started(self) -> dict[str, Any] | None:
         """The newest `started` line that no `not-started` followed, or None."""
-        for line in reversed(self.events):
+        for line in self.events[::-1]:
             if line["event"] == Event.NOT_STARTED.value:
                 return None
             if line["event"] == Event.STARTED.value:
@@ -187,7 +187,7 @@ class Record:
     @property
     def owner(self) -> Owner | None:
         """The process that last said it owns it."""
-        for line in reversed(self.events):
+        for line in self.events[::-1]:
             if "owner" in line:
                 return Owner.from_json(line["owner"])
         return Owner.from_json(self.claim.get("owner"))

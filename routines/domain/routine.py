@@ -123,5 +123,3 @@ class Routine:
 def schedule_key(routine: Routine) -> dict[str, Any] | None:
     """Return what the cursor compares: another schedule or zone owes nothing from before."""
     return None if routine.schedule is None else routine.schedule.spec()
-
-
