@@ -3,6 +3,7 @@
 Commands are made by `command` below, which gives each the options that all have.
 """
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -162,8 +163,13 @@ def command(name: str, *, answers: bool = True, **attrs: Any) -> Callable[[_F], 
     """
 
     def make(function: _F) -> click.Command:
-        bound: Callable[..., Any] = click.pass_obj(function)
-        made: click.Command = click.command(name, **attrs)(bound)
+        inner: Callable[..., Any] = function
+
+        def bound(*args: Any, **options: Any) -> Any:
+            return inner(click.get_current_context().find_object(Call), *args, **options)
+
+        wrapped = functools.update_wrapper(bound, inner)
+        made = click.command(name, cls=click.Command, **attrs)(wrapped)
         made.params += [root_option(), *([json_option()] if answers else [])]
         return made
 

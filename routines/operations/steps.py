@@ -110,8 +110,8 @@ def _started_text(event: dict[str, Any], record: Record) -> str:
 
 
 def _end_text(entry: Entry) -> str:
-    parts = [entry.reason or "", entry.detail]
-    text = ": ".join(dict.fromkeys(part for part in parts if part))
+    reason = "" if entry.detail.startswith(entry.reason or "") else entry.reason or ""
+    text = ": ".join(part for part in (reason, entry.detail) if part) or entry.reason or ""
     if entry.warnings:
         text = "; ".join(part for part in (text, ", ".join(entry.warnings)) if part)
     return text or ("replied" if entry.reply else "")

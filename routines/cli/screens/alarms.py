@@ -48,9 +48,10 @@ def rule_text(one: "Wakeup") -> str:
 
 def alarm_screen(one: "Wakeup", times: Times, *, width: int) -> list[str]:  # noqa: ARG001
     """Return one wake-up whole."""
+    fired = f"; fired {one.firings} times so far" if one.recurs else ""
     lines = [
         f"{one.id}   next {times.sentence(one.look_at)} {times.head}",
-        f"{rule_text(one)}, in {escape(one.session)}; fired {one.firings} times so far",
+        f"{rule_text(one)}; in {escape(one.session)}{fired}",
         f"set {times.sentence(one.created_at)} by {line(one.created_by)}",
     ]
     if one.deferred_since is not None:

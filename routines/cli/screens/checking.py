@@ -35,9 +35,10 @@ def _by_file(problems: Iterable[Problem], *, width: int, word: str = "") -> list
 
 def _problem(problem: Problem, *, width: int, word: str) -> list[str]:
     place = ":".join(str(part) for part in (problem.line, problem.column) if part)
-    texts = [word + line(problem.message)]
+    # Our own words, with spaces that mean something: escaped, not folded.
+    texts = [word + escape(problem.message)]
     if problem.cure:
-        texts.append(line(problem.cure))
+        texts.append(escape(problem.cure))
     # On one line if both fit: it reads as one sentence.
     joined = "; ".join(texts)
     room = width - _TEXT_AT

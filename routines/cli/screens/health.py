@@ -16,7 +16,7 @@ def doctor_screen(found: Health, *, width: int) -> list[str]:
 def _finding(one: Finding, *, width: int) -> list[str]:
     head = f"{pad(one.level.value, 4)}  {pad(one.subject, 10)}  "
     if width >= WIDE:
-        hint = f". {line(one.hint)}" if one.hint else ""
+        hint = f"; {line(one.hint)}" if one.hint else ""
         return [head + line(one.text) + hint]
     rows = [*wrap(line(one.text), width - _TEXT_AT)]
     if one.hint:

@@ -102,12 +102,15 @@ def _with_reply(parts: list[str], entry: Entry) -> str:
 def why(entry: Entry) -> str:
     """Return reason and detail of an outcome, each said once."""
     reason, detail = entry.reason or "", entry.detail
-    if not detail or detail.startswith(reason):
+    if not detail or not reason or detail.startswith(reason):
         return detail or reason
-    # What failed says it in its detail; for the others the reason is the news.
-    if entry.outcome in (Outcome.FAILED.value, Outcome.TIMED_OUT.value):
+    # What failed or was missed says it in its detail; for the others the reason is the news.
+    if entry.outcome in _DETAIL_SAYS_IT:
         return detail
-    return f"{reason}: {detail}" if reason else detail
+    return f"{reason}, {detail}"
+
+
+_DETAIL_SAYS_IT = frozenset([Outcome.FAILED.value, Outcome.TIMED_OUT.value, Outcome.MISSED.value])
 
 
 def _open_note(entry: Entry, times: Times) -> str:

@@ -1,0 +1,293 @@
+"""The layouts at 80 and 120 columns, as a person sees them: golden files, redrawn by --redraw."""
+
+from datetime import timedelta
+
+import pytest
+
+from routines.domain.occurrence import Kind
+from tests.surfaces.world import NOW, World, berlin
+
+WIDTHS = pytest.mark.parametrize("width", [80, 120])
+
+
+def a_working_week(ws: World) -> None:
+    """Seven routines of which two need a person, and a scheduler that has run for days."""
+    ws.settings("tz: Europe/Berlin\nagent: echo\nconcurrency: 1\n")
+    ws.scheduler()
+    ws.cron("ci-triage", "*/15 * * * *", "session: fresh\n")
+    ws.done("ci-triage", berlin("16:00"))
+    ws.started(ws.claim("ci-triage", berlin("16:15"), session="routine:ci-triage@x"))
+    ws.cron("daily-digest", "0 9 * * 1-5")
+    ws.done("daily-digest", berlin("2026-11-27 09:00"))
+    ws.done("daily-digest", berlin("2026-11-26 09:00"), warnings=["denied: Bash"])
+    ws.session("routine:daily-digest", turns=15)
+    ws.routine("deploy-notes", "promt: Look.\n")
+    ws.done("deploy-notes", berlin("2026-11-26 17:00"), took=12)
+    ws.cron("inbox-triage", "0 8-18 * * *")
+    ws.settled("inbox-triage", berlin("16:00"), "skipped", "gate", "no new mail")
+    ws.cron("nightly-audit", "0 3 * * *")
+    for day in (27, 28, 29):
+        ws.done(
+            "nightly-audit",
+            berlin(f"2026-11-{day} 03:00"),
+            "failed",
+            "exit",
+            "exit 1: Not logged in \u00b7 Please run /login",
+            took=2,
+        )
+    ws.cron("release-check", "0 8 * * 1", "enabled: false\n")
+    ws.done("release-check", berlin("2026-11-23 08:00"), took=125)
+    ws.cron("weekly-report", "16 16 * * 0", since=berlin("2026-11-29 08:00"))
+
+
+@WIDTHS
+def test_list_shows_where_every_routine_stands(ws, looks_like, width):
+    a_working_week(ws)
+
+    looks_like(ws.ask("list", width=width), f"list-{width}")
+
+
+@WIDTHS
+def test_list_without_a_scheduler_says_since_when_and_what_is_owed(ws, looks_like, width):
+    ws.clock = type(ws.clock)(berlin("07:40"))
+    ended = berlin("2026-11-28 23:10")
+    ws.scheduler(alive=False, beat_at=ended, ended_at=ended, why="stopped")
+    ws.cron("nightly-audit", "0 3 * * *")
+    ws.done("nightly-audit", berlin("2026-11-28 03:00"), took=80)
+    ws.cron("daily-digest", "0 9 * * 1-5")
+    ws.done("daily-digest", berlin("2026-11-27 09:00"))
+
+    looks_like(ws.ask("list", width=width), f"list-no-scheduler-{width}")
+
+
+def a_mixed_past(ws: World) -> None:
+    """One routine with each kind of row."""
+    ws.scheduler()
+    ws.cron("daily-digest", "0 9 * * 1-5", 'start_within: "12h"\n')
+    asleep = timedelta(hours=4, minutes=12)
+    ws.gave_up(
+        "daily-digest",
+        berlin("2026-11-20 09:00"),
+        berlin("2026-11-23 09:00"),
+        "no-scheduler",
+        detail="no scheduler till Tue 24 Nov 08:51, start_within is 12 h",
+    )
+    failed = "exit 1: Not logged in \u00b7 Please run /login"
+    ws.done("daily-digest", berlin("2026-11-24 09:00"), "failed", "exit", failed, took=2, turn=11)
+    late = "ended after 1 h, no reply; last line: Retrying in 32 s"
+    ws.done(
+        "daily-digest", berlin("2026-11-25 09:00"), "timed-out", "timeout", late, took=3600, turn=12
+    )
+    ws.done(
+        "daily-digest",
+        berlin("2026-11-26 09:00"),
+        took=38,
+        turn=13,
+        late=asleep,
+        claim={"trigger": "catch-up"},
+        warnings=["denied: Bash, Write"],
+        usage={"usd": 0.08},
+    )
+    ws.done(
+        "daily-digest",
+        berlin("2026-11-27 09:00"),
+        turn=14,
+        usage={"usd": 0.08, "tokens": 21400},
+        reply="3 PRs merged, 2 wait for review: #412 (payments), #415 (search) and one more.",
+        native_session="6f0e",
+    )
+    by_hand = ws.claim(
+        "daily-digest",
+        berlin("16:12") + timedelta(seconds=21),
+        kind=Kind.MANUAL,
+        occurrence_id="k3m9q2",
+        trigger="manual",
+    )
+    ws.started(by_hand, turn=15)
+    ws.end(by_hand, took=39, usage={"usd": 0.07}, reply="Nothing was merged since Friday.")
+
+
+@WIDTHS
+def test_history_shows_one_row_an_occurrence_newest_first(ws, looks_like, width):
+    a_mixed_past(ws)
+
+    looks_like(ws.ask("history", "daily-digest", width=width), f"history-{width}")
+
+
+@WIDTHS
+def test_history_of_everything_names_the_routine_and_goes_back_a_day(ws, looks_like, width):
+    a_working_week(ws)
+
+    looks_like(ws.ask("history", width=width), f"history-all-{width}")
+
+
+@WIDTHS
+def test_explain_shows_a_failure_step_by_step(ws, looks_like, width):
+    ws.cron("nightly-audit", "0 3 * * *")
+    slot = berlin("03:00")
+    ws.done(
+        "nightly-audit",
+        slot,
+        "failed",
+        "exit",
+        "exit 1: Not logged in \u00b7 Please run /login",
+        took=2,
+        turn=31,
+    )
+    ws.output(
+        "nightly-audit/2026-11-29/2026-11-29T02-00-00Z", prompt="Audit.", stderr="Not logged in"
+    )
+
+    looks_like(ws.ask("explain", "nightly-audit", width=width), f"explain-{width}")
+
+
+@WIDTHS
+def test_show_gives_the_prompt_and_the_reply_whole(ws, looks_like, width):
+    a_mixed_past(ws)
+    ws.output(
+        "daily-digest/2026-11-27/2026-11-27T08-00-00Z",
+        prompt="Summarise what was merged since the last working day and what waits for me.\n",
+        reply="3 PRs merged, 2 wait for review:\n\n- #412 (payments)\n- #415 (search)\n",
+    )
+
+    answer = ws.ask("show", "daily-digest@2026-11-27 09:00", width=width)
+
+    looks_like(answer, f"show-{width}")
+
+
+@WIDTHS
+def test_next_shows_the_coming_instants_of_all_routines(ws, looks_like, width):
+    ws.cron("ci-triage", "30 16 * * *")
+    ws.cron("daily-digest", "0 9 * * 1-5")
+    ws.cron("nightly-audit", "0 3 * * *")
+    ws.routine("us-report", 'cron: "0 9 * * 1"\ntz: America/New_York\n')
+    ws.routine("by-name", "")
+
+    looks_like(ws.ask("next", "-n", "6", width=width), f"next-{width}")
+
+
+@WIDTHS
+def test_next_says_what_a_change_of_the_clock_does_to_a_slot(ws, looks_like, width):
+    ws.routine("dst-check", 'cron: "30 2 * * *"\n')
+
+    answer = ws.ask("next", "dst-check", "-n", "3", "--from", "2027-03-26", width=width)
+
+    looks_like(answer, f"next-dst-{width}")
+
+
+@WIDTHS
+def test_check_shows_every_problem_with_its_place_and_its_cure(ws, looks_like, width):
+    ws.routine("deploy-notes", "promt: Look.\n")
+    ws.routine("poll", "prompt: Look.\ncron: */10 * * * *\n")
+    ws.routine("weekly", "prompt: Look.\n\n\noverlap: queue\n")
+    ws.cron("good", "0 9 * * *")
+    ws.routine("odd", 'cron: "*/45 * * * *"\n')
+
+    answer = ws.ask("check", width=width)
+
+    looks_like(answer, f"check-{width}")
+    assert answer.code == 1
+
+
+@WIDTHS
+def test_doctor_says_a_line_a_subject_and_fails_by_its_exit_code(ws, looks_like, width):
+    a_working_week(ws)
+    ws.settings("tz: Europe/Berlin\nagent: echo\nagents:\n  codex: {command: [codex, exec]}\n")
+    ws.routine("ci-triage", 'cron: "*/15 * * * *"\nagent: codex\n')
+    ws.session("routine:inbox-triage", turns=77, epoch_turns=77)
+
+    answer = ws.ask(
+        "doctor", "--only", "scheduler,clock,agents,files,outcomes,turns,sessions", width=width
+    )
+
+    looks_like(answer, f"doctor-{width}")
+    assert answer.code == 1
+
+
+@WIDTHS
+def test_sessions_show_whose_conversation_it_is(ws, looks_like, width):
+    ws.session(
+        "routine:daily-digest",
+        agent="claude",
+        turns=15,
+        epoch_turns=15,
+        native_session="6f0e",
+        last_at=NOW - timedelta(hours=1),
+    )
+    ws.session(
+        "wake:w-7k3m9q", agent="echo", turns=1, epoch_turns=1, last_at=NOW - timedelta(days=8)
+    )
+
+    looks_like(ws.ask("session", "list", width=width), f"sessions-{width}")
+
+
+def test_session_show_takes_the_name_of_a_routine(ws, looks_like):
+    ws.cron("daily-digest", "0 9 * * 1-5")
+    ws.session(
+        "routine:daily-digest",
+        agent="claude",
+        turns=15,
+        epoch_turns=3,
+        epoch=2,
+        epoch_reason="reset by ana",
+    )
+
+    looks_like(ws.ask("session", "show", "daily-digest"), "session")
+
+
+@WIDTHS
+def test_wakeups_show_what_is_pending_and_what_it_says(ws, looks_like, width):
+    ws.cron("daily-digest", "0 9 * * 1-5")
+    two_wakeups(ws)
+
+    looks_like(ws.ask("wakeups", width=width), f"wakeups-{width}")
+
+
+def two_wakeups(ws: World) -> None:
+    from routines.domain.schedule import every
+    from routines.domain.wakeup import Timing, Wakeup
+    from routines.store.wakeups import WakeupStore
+
+    known = {
+        "session": "routine:daily-digest",
+        "tz": "Europe/Berlin",
+        "created_at": NOW - timedelta(minutes=10),
+        "created_by": "ana@studio",
+    }
+    once = Wakeup(
+        id="w-7k3m9q",
+        prompt="Check the deploy again\nand tell me.",
+        timing=Timing.IN,
+        asked="20m",
+        schedule=None,
+        next_at=NOW + timedelta(minutes=10),
+        asked_for=NOW + timedelta(minutes=10),
+        **known,
+    )
+    again = Wakeup(
+        id="w-5b0e77",
+        prompt="Look at the queue.",
+        timing=Timing.EVERY,
+        asked="30m",
+        schedule=every(timedelta(minutes=30), tz="Europe/Berlin").spec(),
+        next_at=berlin("16:30"),
+        asked_for=berlin("16:30"),
+        firings=41,
+        **known,
+    )
+    store = WakeupStore(ws.state)
+    assert store.add(once)
+    assert store.add(again)
+
+
+def test_wakeups_show_gives_one_whole(ws, looks_like):
+    two_wakeups(ws)
+
+    looks_like(ws.ask("wakeups", "show", "w-7k3m9q"), "wakeup")
+
+
+def test_help_groups_the_commands_by_what_they_are_for(ws, looks_like):
+    answer = ws.ask("--help")
+
+    looks_like(answer, "help")
+    assert max(map(len, answer.out.splitlines())) <= 80
