@@ -576,8 +576,8 @@ class WakeupStore:
             draft = _draft(wakeup, instant, passed, extra, fired=True)
             claim = claims.take(draft, at=at)
             if claim is None:
-                # A draft of a process that died in its midst is in the way; nothing is claimed, and
-                # what is pending stays so until the draft has been swept away.
+                # Not ours. The next look sees whether it is claimed, and only then does the entry
+                # go: a draft that stood in the way for a moment must not cost a wake-up.
                 return None
             # The claim decides. If this fails, the next look finds the claim and tries again.
             with contextlib.suppress(StoreError):
