@@ -23,7 +23,7 @@ from routines.engine.definitions import Definitions
 from routines.engine.recovering import Recoverer
 from routines.engine.turns import SHOWN
 from routines.engine.work import Work
-from routines.errors import SessionBusyError, SlotRefused, StoreBusy, StoreError
+from routines.errors import RoutinesError, SessionBusyError, SlotRefused, StoreBusy, StoreError
 from routines.store import locks
 from routines.store.claims import Claim, ClaimStore, Draft
 from routines.store.cursors import CursorStore, Missed, Standing
@@ -151,12 +151,20 @@ class Claimer:
                     done.busy.append(name)
                 except StoreError as error:
                     done.faults[name] = error.message
+                except Exception as error:
+                    # A schedule or an agent of a host may fail in any way: it is this routine's.
+                    log.exception("decide-failed", extra={"routine": name})
+                    done.faults[name] = f"{type(error).__name__}: {error}"
                 else:
                     if one is not None:
                         wanted.append(one)
             taken = self._claims.take_many([one.draft for one in wanted], at=now)
         for one, claim in zip(wanted, taken, strict=True):
-            self._after_claim(one, claim, done)
+            try:
+                self._after_claim(one, claim, done)
+            except (StoreError, OSError) as error:
+                # The others are claimed and wait to be started, whatever ails this one.
+                done.faults[one.routine.name] = str(error)
         self._count(done.missed)
         return done
 
@@ -250,9 +258,10 @@ class Claimer:
         for record in missed:
             try:
                 self._cursors.fill_in(counted(record))
-            except StoreError as error:
-                # Readers work it out themselves from what the record says.
-                log.warning("count-not-written", extra={"error": error.message})
+            except (RoutinesError, ValueError, KeyError, TypeError) as error:
+                # Readers work it out themselves from what the record says. A host's own schedule
+                # may be one that can't be read back.
+                log.warning("count-not-written", extra={"error": str(error)})
 
     # Admission ----------------------------------------------------------------------------------
 
@@ -269,7 +278,8 @@ class Claimer:
         if admission is Admission.WAIT:
             for path in lost:
                 self._recoverer.recover_path(path)
-            done.waiting[routine.name] = "its earlier turn is being ended"
+            what = "is still running" if running else "is being ended"
+            done.waiting[routine.name] = f"its earlier turn {what}"
             return None
         session = routine.session_for(occurrence.ref.partition("@")[2])
         busy = self.busy(session)
@@ -365,9 +375,16 @@ class Claimer:
     def _after_claim(self, one: _Wanted, claim: "Claim | StoreError | None", done: Pass) -> None:
         name = one.routine.name
         if isinstance(claim, Claim):
-            lease = self._sessions.take(
-                str(claim.record.session), clock=self._clock, own_claim=claim.record.path
-            )
+            try:
+                lease = self._sessions.take(
+                    str(claim.record.session), clock=self._clock, own_claim=claim.record.path
+                )
+            except BaseException:
+                # Claimed and unstarted: held on to, it would wait for as long as we live.
+                claim.let_go()
+                locks.let_go(one.place)
+                done.unstarted = True
+                raise
             if isinstance(lease, Lease):
                 work = self._definitions.work(one.routine)
                 done.ready.append(Ready(claim, lease, one.place, work))
@@ -505,7 +522,11 @@ class Claimer:
         claim = self._claims.take(Draft(occurrence, line), at=now)
         if claim is None:
             return Delivery("duplicate", record=self._claims.read(occurrence))
-        lease = self._sessions.take(session, clock=self._clock, own_claim=claim.record.path)
+        try:
+            lease = self._sessions.take(session, clock=self._clock, own_claim=claim.record.path)
+        except BaseException:
+            claim.let_go()
+            raise
         if isinstance(lease, Lease):
             return Delivery("claimed", ready=Ready(claim, lease, -1, work))
         # Taken after all: it stays claimed and unstarted, for a scheduler or the next delivery.
@@ -525,7 +546,12 @@ class Claimer:
         place = self._places.take(self._definitions.concurrency) if needs_place else -1
         lease = None
         if place is not None:
-            lease = self._sessions.take(session, clock=self._clock, own_claim=claim.record.path)
+            try:
+                lease = self._sessions.take(session, clock=self._clock, own_claim=claim.record.path)
+            except BaseException:
+                if place >= 0:
+                    locks.let_go(place)
+                raise
         if place is None or not isinstance(lease, Lease):
             if place is not None and place >= 0:
                 locks.let_go(place)

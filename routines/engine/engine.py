@@ -369,14 +369,21 @@ class Engine:
         if self._definitions.look(now) or self._arm_again:
             self._arm(now)
         done = Pass()
-        self._recover(now, done)
-        if self._alive_since is None:
-            self._alive_since = now
-        if not self._stopping:
-            self._claim(now, names, patience, done)
-            self._fire_wakeups(now, done)
-        self._beat(now)
-        self._prune(now)
+        try:
+            self._recover(now, done)
+            if self._alive_since is None:
+                self._alive_since = now
+            if not self._stopping:
+                self._claim(now, names, patience, done)
+                self._fire_wakeups(now, done)
+            self._beat(now)
+            self._prune(now)
+        except BaseException:
+            # Claimed and unstarted: held on to, they would wait for as long as we live.
+            for ready in done.ready:
+                ready.let_go()
+            self._unstarted = True
+            raise
         return done
 
     def _note_time(self, now: datetime) -> None:
@@ -487,6 +494,7 @@ class Engine:
         if not due:
             return
         found = self._claimer.claim_due(due, now=now, patience=patience)
+        done.ready += found.ready
         for name in found.done:
             routine = self._definitions.routines.get(name)
             if routine is None:
@@ -498,7 +506,6 @@ class Engine:
         for name in found.faults:
             self._agenda.fault(name, now)
         self._unstarted = self._unstarted or found.unstarted
-        done.ready += found.ready
         done.settled += found.settled
         done.missed += found.missed
         done.waiting |= found.waiting

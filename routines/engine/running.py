@@ -72,10 +72,19 @@ class Running:
         """Whether the turn has a process of its own, which outlives this one."""
         return self._pid is not None
 
+    def has_process(self, pid: int) -> None:
+        """Note the turn's process; a stop that came while it was being started is passed on."""
+        self._pid = pid
+        if self._stops:
+            self._tell()
+
     def stop(self) -> None:
         """End the turn; the second time, at once."""
         self._stops += 1
         self.stopping.set()
+        self._tell()
+
+    def _tell(self) -> None:
         if self._pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGTERM)
@@ -121,7 +130,7 @@ class Runner:
             # Nothing was started: the claim is owed again.
             ready.let_go()
             return None
-        running._pid = process.pid  # noqa: SLF001 - one module, two halves of one thing
+        running.has_process(process.pid)
         try:
             await in_thread(process.wait, counted=False)
             running._pid = None  # noqa: SLF001

@@ -163,9 +163,18 @@ class Waker:
         if claim is None:
             locks.let_go(place)
             return
-        lease = self._sessions.take(wakeup.session, clock=self._clock, own_claim=claim.record.path)
-        if isinstance(lease, Lease):
+        try:
             work = self.work_of(claim.record, now)
+            lease = self._sessions.take(
+                wakeup.session, clock=self._clock, own_claim=claim.record.path
+            )
+        except BaseException:
+            # Claimed and unstarted: held on to, it would wait for as long as we live.
+            locks.let_go(place)
+            claim.let_go()
+            woken.unstarted = True
+            raise
+        if isinstance(lease, Lease):
             woken.ready.append(Ready(claim, lease, place, work))
             return
         locks.let_go(place)
