@@ -193,9 +193,9 @@ def _stray(path: str, source: str, sign: str, what: str) -> Problem:
 
 
 def text_of(data: bytes, path: str) -> str | Problem:
-    """Return the text of a file that is no YAML, line ends LF; or what is wrong with it."""
+    """Return the text of a file that is no YAML, or what is wrong with it."""
     try:
-        return unix_lines(decode(data, path))
+        return decode(data, path)
     except _Refused as refused:
         return refused.problem
 

@@ -385,12 +385,12 @@ class _Routine:
 
     def _made(self, key: str, zone: str) -> Schedule | None:
         value = self.values.get(key)
+        if key == "every":
+            return self._every(value, zone)
         if value is None:
             return None  # reported already
         if key == "cron":
             return self._cron(value, zone)
-        if key == "every":
-            return self._every(value, zone)
         make = schedules.at if key == "at" else schedules.rrule
         return self._tried(key, self.values.nodes[key], lambda: make(value, zone))
 
@@ -406,22 +406,24 @@ class _Routine:
                 return None
         return self._tried("cron", node, lambda: schedules.cron(expressions, zone))
 
-    def _every(self, period: timedelta, zone: str) -> Schedule | None:
-        anchor: datetime | None = None
-        if "anchor" in self.values.nodes:
-            text = self.values.get("anchor")
-            if text is None:
-                return None
-            node = self.values.nodes["anchor"]
-            once = self._tried("anchor", node, lambda: schedules.at(text, zone))
-            if once is None:
-                return None
-            anchor = once.slot
+    def _every(self, period: timedelta | None, zone: str) -> Schedule | None:
+        # Also where the period is wrong, so that both are told at once.
+        anchor = self._anchor(zone)
+        if period is None or (anchor is None and "anchor" in self.values.nodes):
+            return None
         return self._tried(
             "every",
             self.values.nodes["every"],
             lambda: schedules.every(period, anchor=anchor, tz=zone),
         )
+
+    def _anchor(self, zone: str) -> datetime | None:
+        text = self.values.get("anchor")
+        if text is None:
+            return None
+        node = self.values.nodes["anchor"]
+        once = self._tried("anchor", node, lambda: schedules.at(text, zone))
+        return None if once is None else once.slot
 
     def _tried(self, key: str, node: Node, make: Callable[[], _T]) -> _T | None:
         try:

@@ -270,10 +270,8 @@ def assemble(
             why_not.setdefault(definition.name, []).extend(wrong)
         else:
             routines[definition.name] = definition.routine
-    # Two files of one name: one of them being good must not hide that both are refused.
     stale = {name: tuple(found) for name, found in why_not.items() if name in kept}
     broken = {name: tuple(found) for name, found in why_not.items() if name not in kept}
-    routines = {name: routine for name, routine in routines.items() if name not in why_not}
     routines.update((name, kept[name]) for name in stale)
     own = [problem for definition in ordered for problem in definition.problems]
     between = [problem for found in clashes.values() for problem in found]

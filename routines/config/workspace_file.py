@@ -335,7 +335,7 @@ def _read_agent(node: Node, name: str, at: str, report: Report) -> AgentSpec | N
     before = len(report.problems)
     values = read_table(node, AGENT_KEYS, report, prefix=f"{at}.")
     ways = [way for way in _WAYS if way in values.nodes]
-    if not ways:
+    if not ways and not _is_misspelt(report, before):
         report.add(node, at, f"{at} has no command", "give it `command:` or `python:`")
     elif len(ways) > 1:
         place = values.nodes[ways[1]]
@@ -345,6 +345,12 @@ def _read_agent(node: Node, name: str, at: str, report: Report) -> AgentSpec | N
     elif ways[0] == "command" and len(report.problems) == before:
         _Placeholders(values, at, report).check()
     return _spec(name, values) if len(report.problems) == before else None
+
+
+def _is_misspelt(report: Report, before: int) -> bool:
+    """Return whether a problem already says which key was to be `command` or `python`."""
+    cures = [problem.cure or "" for problem in report.problems[before:]]
+    return any(f"'{way}'" in cure for cure in cures for way in _WAYS)
 
 
 def _check_function(values: Values, at: str, report: Report) -> None:

@@ -124,6 +124,11 @@ def test_an_anchor_without_a_period_is_refused(parse):
     assert "there is no `every`" in only(parse("prompt: x\nanchor: 2026-01-01\n")).message
 
 
+def test_a_wrong_anchor_is_told_beside_a_wrong_period(parse):
+    problems = parse("prompt: x\nevery: 30s\nanchor: tomorrow\n").problems
+    assert [problem.key for problem in problems] == ["every", "anchor"]
+
+
 def test_a_wrong_expression_in_a_list_is_named_at_its_own_place(parse):
     found = only(parse("prompt: x\ncron:\n  - '0 9 * * *'\n  - '99 9 * * *'\n"))
     assert (found.line, found.column, found.key) == (4, 5, "cron")

@@ -107,6 +107,10 @@ def test_an_agent_is_driven_in_one_way(parse_workspace):
     assert "has no command" in only(parse_workspace(agent("output: text"))).message
 
 
+def test_a_misspelt_command_is_one_problem_and_not_two(parse_workspace):
+    assert only(parse_workspace(agent("comand: [x]"))).cure == "did you mean 'command'?"
+
+
 def test_echo_needs_no_entry_and_may_have_none(parse_workspace):
     assert parse_workspace("agent: echo\n")[1] == ()
     found = only(parse_workspace("agents:\n  echo: {command: [x]}\n"))
