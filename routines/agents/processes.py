@@ -541,10 +541,11 @@ def end_tree(
     step, pause = 0, _FIRST_PAUSE_S
     since = clock.awake()
     while True:
-        tree.reap()
         # Two looks: a child with a low number (they wrap) of one that ends just now is missed
         # by a look that has passed that number, and found by the next.
         alive = tree.members() or tree.members()
+        # After the look: what ended before it is a zombie by now, and none is to be left.
+        tree.reap()
         if not alive:
             return []
         waited = clock.awake() - since

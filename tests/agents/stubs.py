@@ -1,5 +1,6 @@
 """What the tests of this folder share: a real clock, a turn, and waiting on a condition."""
 
+import os
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,23 @@ class RealClock:
 
     def sleep(self, seconds):
         time.sleep(seconds)
+
+
+class LimitWhen(RealClock):
+    """Real time; but once the file *ready* is there, it is an hour later.
+
+    A limit then passes when the agent is where the test wants it, however slow the machine is.
+    """
+
+    def __init__(self, ready):
+        self.ready, self.passed = str(ready), False
+
+    def awake(self):
+        self.passed = self.passed or os.path.exists(self.ready)
+        return super().awake() + (3600 if self.passed else 0)
+
+
+HALF_AN_HOUR = timedelta(minutes=30)
 
 
 def make_turn(**changes):

@@ -15,7 +15,7 @@ from routines.agents.base import Usage
 from routines.agents.command import command_words, run_command
 from routines.domain.agent import OutputFormat, PromptBy
 from routines.domain.outcome import Outcome, Reason
-from tests.agents.stubs import eventually, make_turn, spec_of
+from tests.agents.stubs import HALF_AN_HOUR, LimitWhen, eventually, make_turn, spec_of
 
 ALIVE = {"timeout": timedelta(seconds=60), "grace": timedelta(seconds=20)}
 
@@ -30,6 +30,12 @@ def run(turn, env, clock, tmp_path):
         return run_command(spec or spec_of(*words, **changes), turn, **arguments)
 
     return call
+
+
+@pytest.fixture
+def limit(tmp_path):
+    """Arguments by which the limit passes once the agent has made the file `ready`."""
+    return {"timeout": HALF_AN_HOUR, "clock": LimitWhen(tmp_path / "ready")}
 
 
 _RUN_KEYS = [
@@ -493,8 +499,8 @@ def test_bytes_that_are_no_text_are_survived(run):
     assert result.reply.text == "a\0b\ufffdc"
 
 
-def test_output_without_end_is_ended_at_the_limit(run):
-    result = run("yes", timeout=timedelta(seconds=0.3))
+def test_output_without_end_is_ended_at_the_limit(run, limit):
+    result = run("sh", "-c", "(sleep 0.1; touch ready) & exec yes", **limit)
 
     assert result.outcome is Outcome.TIMED_OUT
     assert result.reply.text.startswith("y\ny\n")
@@ -761,13 +767,13 @@ def test_background_child_that_goes_on_printing_does_not_hold_the_turn(run):
 @pytest.mark.parametrize(
     "script",
     [
-        "trap '' TERM; echo ready; while :; do sleep 1; done",
-        "(trap '' TERM INT HUP; sleep 300) & echo ready; wait; sleep 300",
-        "setsid sh -c 'trap \"\" TERM; sleep 300' & echo ready; sleep 300",
+        "trap '' TERM; touch ready; echo ready; while :; do sleep 1; done",
+        "(trap '' TERM INT HUP; touch ready; echo ready; sleep 300) & wait; sleep 300",
+        "setsid sh -c 'trap \"\" TERM; touch ready; echo ready; sleep 300' & sleep 300",
     ],
 )
-def test_at_the_limit_the_whole_tree_ends_also_what_ignores_term(run, state, turn, script):
-    result = run("sh", "-c", script, timeout=timedelta(seconds=0.3), grace=timedelta(seconds=0.2))
+def test_at_the_limit_the_whole_tree_ends_also_what_ignores_term(run, limit, state, turn, script):
+    result = run("sh", "-c", script, **limit | {"grace": timedelta(seconds=0.2)})
 
     assert (result.outcome, result.reason) == (Outcome.TIMED_OUT, Reason.TIMEOUT)
     assert result.reply.text == "ready\n"
@@ -791,40 +797,35 @@ def test_a_stopped_agent_is_ended_too(run):
     assert result.signal == signal.SIGTERM
 
 
-def test_stop_sequence_of_the_entry_is_followed(run, stub, tmp_path):
+def test_stop_sequence_of_the_entry_is_followed(run, limit, stub, tmp_path):
     agent = stub(
         "def note(number, frame):\n    open('got', 'a').write(f'{number} ')\n"
         "for s in (signal.SIGINT, signal.SIGTERM): signal.signal(s, note)\n"
-        "print('ready')\nwhile True: time.sleep(0.01)\n"
+        "open('ready', 'w'); print('ready')\nwhile True: time.sleep(0.01)\n"
     )
 
-    result = run(
-        agent, stop=("INT", "TERM"), timeout=timedelta(seconds=0.4), grace=timedelta(seconds=0.2)
-    )
+    result = run(agent, stop=("INT", "TERM"), **limit | {"grace": timedelta(seconds=0.5)})
 
     assert (tmp_path / "got").read_text() == "2 15 "
     assert result.signal == signal.SIGKILL  # always last, also where the entry does not name it
 
 
-def test_what_the_agent_says_at_its_end_is_kept_and_blocks_nothing(run, stub):
+def test_what_the_agent_says_at_its_end_is_kept_and_blocks_nothing(run, limit, stub):
     agent = stub(
         "def bye(*_):\n    sys.stdout.write('b' * 500_000 + 'bye'); sys.stdout.flush(); os._exit(0)\n"
-        "signal.signal(signal.SIGTERM, bye)\nprint('ready')\nwhile True: time.sleep(1)\n"
+        "signal.signal(signal.SIGTERM, bye)\nopen('ready', 'w'); print('ready')\nwhile True: time.sleep(1)\n"
     )
 
-    result = run(agent, timeout=timedelta(seconds=0.5))
+    result = run(agent, **limit)
 
     assert (result.outcome, result.exit_code) == (Outcome.TIMED_OUT, 0)
     assert result.reply.text.endswith("bye")
 
 
-def test_timed_out_turn_says_what_it_last_said(run):
-    result = run(
-        "sh", "-c", "echo 'retrying in 30 s' >&2; sleep 300", timeout=timedelta(seconds=0.3)
-    )
+def test_timed_out_turn_says_what_it_last_said(run, limit):
+    result = run("sh", "-c", "echo 'retrying in 30 s' >&2; touch ready; sleep 300", **limit)
 
-    assert result.detail.startswith("ended at its limit of ")
-    assert result.detail.endswith(": retrying in 30 s")
+    assert result.detail == "ended at its limit of 30m: retrying in 30 s"
 
 
 class WordOnce:

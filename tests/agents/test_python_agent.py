@@ -12,7 +12,7 @@ from routines.agents.output import HEAD_BYTES, TAIL_BYTES
 from routines.agents.python_agent import run_python
 from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.outcome import Outcome, Reason
-from tests.agents.stubs import eventually
+from tests.agents.stubs import HALF_AN_HOUR, LimitWhen, eventually
 
 HEAD = (
     "import asyncio, os, subprocess, sys, threading, time\n"
@@ -30,6 +30,12 @@ def own_process(monkeypatch):
     os.environ.clear()
     os.environ.update(environ)
     sys.path[:] = path
+
+
+@pytest.fixture
+def limit(tmp_path):
+    """Arguments by which the limit passes once the agent has made the file `ready`."""
+    return {"timeout": HALF_AN_HOUR, "clock": LimitWhen(tmp_path / "ready")}
 
 
 @pytest.fixture
@@ -231,12 +237,13 @@ def test_it_runs_in_its_folder_with_its_environment(run, turn, tmp_path):
 # How it is ended ----------------------------------------------------------------------------------
 
 
-def test_coroutine_is_cancelled_at_the_limit_and_may_clean_up(run, tmp_path):
+def test_coroutine_is_cancelled_at_the_limit_and_may_clean_up(run, limit, tmp_path):
     result = run(
         "async def go(turn):\n"
+        "    open(here + '/ready', 'w').close()\n"
         "    try: await asyncio.sleep(600)\n"
         "    finally: open(here + '/cleaned', 'w').close()",
-        timeout=timedelta(seconds=0.3),
+        **limit,
     )
 
     assert (result.outcome, result.reason) == (Outcome.TIMED_OUT, Reason.TIMEOUT)
@@ -244,10 +251,13 @@ def test_coroutine_is_cancelled_at_the_limit_and_may_clean_up(run, tmp_path):
     assert (tmp_path / "cleaned").exists()
 
 
-def test_generator_keeps_what_it_said_before_the_limit(run):
+def test_generator_keeps_what_it_said_before_the_limit(run, limit):
     result = run(
-        "async def go(turn):\n    yield 'so far'\n    await asyncio.sleep(600)",
-        timeout=timedelta(seconds=0.3),
+        "async def go(turn):\n"
+        "    yield 'so far'\n"
+        "    open(here + '/ready', 'w').close()\n"
+        "    await asyncio.sleep(600)",
+        **limit,
     )
 
     assert (result.outcome, result.reply.text) == (Outcome.TIMED_OUT, "so far")
