@@ -22,15 +22,20 @@ def turn(tmp_path):
 
 
 @pytest.fixture
-def state(tmp_path):
-    return str(tmp_path / ".routines")
+def state(tmp_path, turn):
+    """A state folder; and nothing of the turn is left when its test has ended (T3)."""
+    path = str(tmp_path / ".routines")
+    yield path
+    left = processes.leftovers(path, turn.key)
+    # A test that failed must not leave its programs to the machine.
+    tree = processes.Tree(state=path, turn_key=turn.key)
+    processes.end_tree(tree, stop=("KILL",), clock=RealClock())
+    assert left == []
 
 
 @pytest.fixture
 def env(turn, state, tmp_path):
-    """The turn's environment; and nothing of the turn is left when its test has ended (T3)."""
-    yield processes.environment(os.environ, turn, root=str(tmp_path), state=state)
-    assert processes.leftovers(state, turn.key) == []
+    return processes.environment(os.environ, turn, root=str(tmp_path), state=state)
 
 
 @pytest.fixture

@@ -23,8 +23,12 @@ def started(*words, **keys):
     try:
         yield process
     finally:
-        process.kill()
-        process.wait()
+        # Once it was waited for, its number and its group's may be anybody's.
+        if process.poll() is None:
+            if keys.get("start_new_session"):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
 
 
 def marked(turn, state):
@@ -183,16 +187,21 @@ def test_a_group_is_ended_also_by_ps_alone(only_ps, clock, turn, state):
         assert process.wait() == -signal.SIGTERM
 
 
-def test_ps_finds_a_turn_by_its_environment(only_ps, monkeypatch, turn, state):
+def test_ps_finds_a_turn_by_its_environment(only_ps, monkeypatch):
+    # Above any real number: nothing here may ever be sent a signal.
+    mine, other = 1 << 30, (1 << 30) + 1
+
     def ps(*words):
         if "-axEww" not in words:
-            return f"  7 1 7 S Mon Nov 30 10:00:00 2026\n{os.getpid()} 1 7 S Mon Nov 30 10:00:00 2026\n"
-        mark = f"ROUTINES_STATE={state} ROUTINES_TURN={turn.key}"
-        return f"  7 agent -p HOME=/x {mark} Z=1\n  8 agent ROUTINES_TURN={turn.key}#2\n{os.getpid()} me {mark}\n"
+            return "".join(
+                f" {pid} 1 7 S Mon Nov 30 10:00:00 2026\n" for pid in (mine, os.getpid())
+            )
+        mark = "ROUTINES_STATE=/w/my state ROUTINES_TURN=w/r@2026-07-01T09:00:00Z"
+        return f" {mine} agent -p HOME=/x {mark} Z=1\n {other} agent {mark}#2\n{os.getpid()} me {mark}\n"
 
     monkeypatch.setattr(processes, "_ps", ps)
 
-    assert leftovers(state, turn.key) == [7]
+    assert leftovers("/w/my state", "w/r@2026-07-01T09:00:00Z") == [mine]
 
 
 @pytest.mark.parametrize(
@@ -366,6 +375,7 @@ def test_an_agent_dies_with_its_turn_process_also_when_it_ignores_everything(tur
     process.wait()
 
     eventually(lambda: is_alive(identity) is False)
+    eventually(lambda: not leftovers(state, turn.key))  # the second of sleep that it had begun
 
 
 @linux
