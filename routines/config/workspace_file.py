@@ -340,9 +340,9 @@ def _read_agent(node: Node, name: str, at: str, report: Report) -> AgentSpec | N
     elif len(ways) > 1:
         place = values.nodes[ways[1]]
         report.add(place, f"{at}.{ways[1]}", f"{at} has {' and '.join(ways)}", "keep one of them")
-    elif ways[0] == "python":
+    elif ways == ["python"]:
         _check_function(values, at, report)
-    elif ways[0] == "command" and len(report.problems) == before:
+    elif ways == ["command"] and len(report.problems) == before:
         _Placeholders(values, at, report).check()
     return _spec(name, values) if len(report.problems) == before else None
 

@@ -1,9 +1,16 @@
 """Every key of both files: a value of the wrong type, a wrong value, and a key beside it."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from routines.config.routine_file import ROUTINE_KEYS
-from routines.config.workspace_file import AGENT_KEYS, WORKSPACE_KEYS
+from routines.config.routine_file import ROUTINE_KEYS, parse_routine
+from routines.config.workspace_file import (
+    AGENT_KEYS,
+    WORKSPACE_KEYS,
+    WorkspaceSettings,
+    parse_settings,
+)
 
 LIST = "[a, b]"
 KEYS = "{a: b}"
@@ -265,3 +272,36 @@ def test_all_problems_of_a_file_are_told_at_once_in_order(parse):
     assert problems[0].cure == "write cron, every, at or rrule"
     assert problems[1].cure == 'write "5s" or "5m"'
     assert problems[2].cure == "write `enabled: true`"
+
+
+# Any keys with any values: a routine or problems, never an exception.
+VALUES = st.sampled_from(
+    ["", "~", "null", "x", "5", "0", "-1", "1h", "true", "no", "[]", "{}", "[x]", "[[x]]", "{a: b}",
+     "[{a: b}]", "{file: x}", "[desktop]", "12:30", "2026-01-01", "'0 9 * * *'", "'* *'", "''",
+     '"\\0"', "['{prompt}']", "[x, '{native_session}']", "a:b", "json", "argument", "{exit: [75]}",
+     "named:x", "UTC", "echo", "*x", "!t x", "[", "x: y"]
+)  # fmt: skip
+
+
+def some(keys):
+    names = [*(key.name for key in keys), "unknown"]
+    return st.lists(st.tuples(st.sampled_from(names), VALUES), max_size=6)
+
+
+def lines(pairs, indent=""):
+    return "".join(f"{indent}{key}: {value}\n" for key, value in pairs)
+
+
+@given(some(ROUTINE_KEYS))
+def test_any_routine_file_is_a_routine_or_problems(pairs):
+    definition = parse_routine(
+        lines(pairs).encode(), "x", path="x.yaml", root="/ws", settings=WorkspaceSettings()
+    )
+    assert (definition.routine is None) == bool(definition.problems)
+
+
+@given(some(WORKSPACE_KEYS), some(AGENT_KEYS))
+def test_any_routines_yaml_is_settings_or_problems(pairs, entry):
+    text = lines(pairs) + "agents:\n  a:\n" + lines(entry, "    ")
+    settings, problems = parse_settings(text.encode(), root="/ws")
+    assert settings.is_whole == (not problems)
