@@ -259,9 +259,7 @@ class WakeupStore:
             self._make_hint(Hint(wakeup.look_at, folder, wakeup.id))
             return files.create(path, _encode(wakeup))
         except OSError as error:
-            # Told "failed", nobody may see it fire later: also where only the last sync failed.
-            with contextlib.suppress(OSError):
-                files.remove(path)
+            # `create` takes back what it could not sync: told "failed", nobody sees it fire later.
             self._drop_hint(Hint(wakeup.look_at, folder, wakeup.id))
             raise files.fault(error, "write", path) from error
 
@@ -645,7 +643,8 @@ class WakeupStore:
         """Put *following* in the place of a pending wake-up; None removes it. Under its lock.
 
         Raises:
-            NotDurable: It could not be written; what is pending is as it was.
+            NotDurable: It could not be written, or not synced. It stays pending, for the one
+                instant or the other, and both have their hints.
         """
         folder = session_folder(wakeup.session)
         old = Hint(wakeup.look_at, folder, wakeup.id)
@@ -668,9 +667,10 @@ class WakeupStore:
             files.remove(path)
             files.sync_folder(os.path.dirname(path))
         except OSError as error:
-            # Told "failed", the caller must find it as it was. Its hint is still there.
+            # Told "failed", the caller must find it as it was. Its hint is still there. Not synced:
+            # a disk that refused a sync will refuse the next, and there is nothing better to do.
             with contextlib.suppress(OSError):
-                files.create(path, _encode(wakeup))
+                files.replace(path, _encode(wakeup), sync=False)
             raise files.fault(error, "remove", path) from error
         with contextlib.suppress(OSError):
             files.remove_folder(os.path.dirname(path))
@@ -692,7 +692,7 @@ class WakeupStore:
 
         Raises:
             StoreBusy: The session's wake-ups are being changed. Nothing was changed.
-            NotDurable: It could not be written; it is pending as it was.
+            NotDurable: It could not be written. It stays pending.
         """
         with self._locked(session_folder(session)):
             wakeup = self._ready(session, wakeup_id, instant, claims=claims, at=at)
@@ -718,7 +718,7 @@ class WakeupStore:
 
         Raises:
             StoreBusy: The session's wake-ups are being changed. Nothing was changed.
-            NotDurable: It could not be written; it is pending as it was.
+            NotDurable: It could not be written. It stays pending.
         """
         with self._locked(session_folder(session)):
             wakeup = self._ready(session, wakeup_id, instant, claims=claims, at=at)

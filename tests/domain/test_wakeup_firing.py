@@ -139,6 +139,7 @@ DUE = Fire(NOON)
         (one_shot(deferred_since=NOON), later(hours=1), Skip(NOON, Reason.BUSY)),
         # The hour counts from the first try, not from the instant.
         (one_shot(), later(days=2), Wait(later(days=2, seconds=30))),
+        (one_shot(deferred_since=later(days=2)), later(days=2, minutes=30), Wait(later(days=2, minutes=30, seconds=30))),
         (half_hourly(), NOON, Skip(NOON, Reason.BUSY)),
     ],
 )  # fmt: skip

@@ -539,6 +539,20 @@ def test_a_draft_that_another_process_holds_delays_and_loses_nothing(store, stat
     assert look(store, claims, later(minutes=10))[0] == [(one.id, one.next_at)]
 
 
+def test_only_a_claim_that_is_there_ends_what_is_pending(store, state, claims):
+    one, often = ask(store, in_="10m"), ask(store, every="10m")
+
+    class TakesNothing(ClaimStore):
+        def take(self, draft, *, at):
+            return None
+
+    assert look(store, TakesNothing(state), later(minutes=10)) == ([], [])
+    assert {found.id for found in store.pending(SESSION)} == {one.id, often.id}
+    assert sorted(look(store, claims, later(minutes=10))[0]) == sorted(
+        [(one.id, one.next_at), (often.id, often.next_at)]
+    )
+
+
 # BR-24: deferred is pending, and `completed` comes only after a turn.
 def test_a_busy_session_puts_a_one_shot_off_for_half_a_minute(store, state, claims):
     one = ask(store, in_="10m")
@@ -859,6 +873,50 @@ def test_a_call_that_fails_leaves_what_was_pending_or_does_what_was_asked(tmp_pa
         firings = run_on(state, later(minutes=45), repair=step is _repair)
         assert len(firings) == len(set(firings))
         check_all_came(step, known, firings, f"call {number}")
+
+
+class NeverSyncs(Unsynced):
+    """A disk that takes what is written and never confirms it."""
+
+    @staticmethod
+    def fsync(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_on_a_disk_that_confirms_nothing_nothing_is_set_and_nothing_cancelled(store):
+    one, often = ask(store, in_="10m"), ask(store, every="30m")
+    files.calls = NeverSyncs()
+    for change in (
+        lambda: ask(store, in_="20m"),
+        lambda: store.cancel(SESSION, one.id),
+        lambda: store.cancel(SESSION, often.id),
+    ):
+        with pytest.raises(NotDurable):
+            change()
+        assert store.pending(SESSION) == [one, often]
+
+
+def test_a_wakeup_that_could_not_be_cancelled_is_pending_as_it_was(tmp_path):
+    from routines.store.state import open_for_writing
+
+    def cancel(number):
+        store, _ = prepared(open_for_writing(str(tmp_path / str(number)), boot="b"))
+        before = store.pending(SESSION)
+        files.calls = Failing(number)
+        try:
+            store.cancel(SESSION, before[0].id)
+        except StoreError:
+            assert store.pending(SESSION) == before, f"call {number}"
+        else:
+            assert store.pending(SESSION) == before[1:], f"call {number}"
+        reached = files.calls.count >= number
+        files.calls = Unsynced()
+        return reached
+
+    number = 1
+    while cancel(number):
+        number += 1
+    assert number > 3
 
 
 # Many at once ----------------------------------------------------------------------------------
