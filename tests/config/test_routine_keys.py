@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from routines.config.routine_file import ROUTINE_KEYS, parse_routine
@@ -292,6 +293,7 @@ def lines(pairs, indent=""):
     return "".join(f"{indent}{key}: {value}\n" for key, value in pairs)
 
 
+@hypothesis_settings(deadline=None)
 @given(some(ROUTINE_KEYS))
 def test_any_routine_file_is_a_routine_or_problems(pairs):
     definition = parse_routine(
@@ -300,6 +302,7 @@ def test_any_routine_file_is_a_routine_or_problems(pairs):
     assert (definition.routine is None) == bool(definition.problems)
 
 
+@hypothesis_settings(deadline=None)
 @given(some(WORKSPACE_KEYS), some(AGENT_KEYS))
 def test_any_routines_yaml_is_settings_or_problems(pairs, entry):
     text = lines(pairs) + "agents:\n  a:\n" + lines(entry, "    ")

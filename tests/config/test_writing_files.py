@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routines.config.routine_file import parse_routine
@@ -35,6 +35,7 @@ def unix(text):
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+@settings(deadline=None)
 @given(PROMPTS)
 def test_any_prompt_is_read_back_exactly(prompt):
     definition = read(routine_text(prompt=prompt))
@@ -43,11 +44,13 @@ def test_any_prompt_is_read_back_exactly(prompt):
     assert definition.remarks == ()
 
 
+@settings(deadline=None)
 @given(PROMPTS)
 def test_other_readers_of_yaml_see_the_same_prompt(prompt):
     assert yaml.safe_load(routine_text(prompt=prompt)) == {"prompt": unix(prompt)}
 
 
+@settings(deadline=None)
 @given(TEXT | TRICKY)
 def test_any_text_in_double_quotes_is_one_line_and_read_back_exactly(text):
     written = double_quoted(text)

@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routines.config import reader
@@ -300,6 +300,7 @@ def told(data, *, fast):
     return document
 
 
+@settings(deadline=None)
 @given(
     st.binary(max_size=60)
     | (PIECES | st.text(st.characters(exclude_categories=["Cs"]), max_size=40)).map(str.encode)
