@@ -189,10 +189,11 @@ def main(argv: list[str]) -> int:
     lease = SessionStore(state).adopt(str(claim.record.session), lease_fd)
 
     def reread(old: Work) -> Work | Verdict:
-        from routines.config.workspace import find_root
+        from routines.config.workspace import FoundBy, Root
         from routines.engine.definitions import reread_from_files
 
-        root = find_root(explicit=old.root, environ={}, cwd=old.root)
+        # Not looked for: the folder is known, also if its last file has just vanished.
+        root = Root(path=old.root, found_by=FoundBy.OPTION, state=state.path)
         return reread_from_files(root, old, claim.occurrence)
 
     steps = TurnSteps(state, claim, lease, clock=clock, owner=host.owner(), reread=reread)
