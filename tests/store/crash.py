@@ -190,7 +190,11 @@ def server_later() -> datetime:
     return datetime.now(UTC) + timedelta(hours=1)
 
 
-def start_again(path: str) -> State:
+def _silent(*words: Any) -> None:
+    pass
+
+
+def start_again(path: str, tell: Tell = _silent) -> State:
     """Do what a scheduler does with open claims when it boots: go by the last line of each."""
     state = open_for_writing(path, boot=BOOT)
     claims = ClaimStore(state)
@@ -209,6 +213,8 @@ def start_again(path: str) -> State:
         elif last not in (Event.BUFFERED, Event.RETRY, Event.PARKED):
             claim.append(Event.ATTEMPT, at=NOW)
             claim.settle(Outcome.COMPLETED, at=NOW)
+        if claim.record.outcome is not None:
+            tell("settled", claim.record.path, claim.record.outcome.value)
         claim.let_go()
     return state
 
