@@ -6,7 +6,7 @@ Commands are made by `command` below, which gives each the options that all have
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -95,7 +95,8 @@ class Call:
 
             lines = paint(lines)
         for text in lines:
-            click.echo(text)
+            # What a model wrote is escaped by now; click would take our own colours away.
+            click.echo(text, color=self.colour)
 
     def answer(self, data: Any) -> None:
         """Print one value as JSON: exact, and harmless on a terminal."""
@@ -219,9 +220,18 @@ def read_prompt(words: tuple[str, ...]) -> str:
     return " ".join(words)
 
 
-def chunks(texts: Iterable[str]) -> Iterator[str]:
-    """Yield what follows a log, harmless on a terminal and as it is elsewhere."""
+def echo_output(texts: Iterable[str], *, ends: str = "", err: bool = False) -> None:
+    """Print what an agent wrote: harmless on a terminal, exact elsewhere.
+
+    Args:
+        texts: Piece by piece, each printed at once.
+        ends: What follows each piece.
+        err: Whether it goes to stderr.
+    """
     from routines.cli.escape import block
 
     for text in texts:
-        yield block(text) if is_terminal() else text
+        shown = block(text) if is_terminal() else text
+        # Not stripped of escape codes either: who pipes it wants what was written.
+        click.echo(shown + ends, nl=False, err=err, color=True)
+        sys.stdout.flush()

@@ -134,13 +134,25 @@ def main(
     call = Call(clock=clock, environ=environ, cwd=cwd, width=width)
     boundary = _Boundary(call, words)
     try:
-        result = group.main(words, prog_name="routines", standalone_mode=False, obj=call)
+        result = _invoke(words, call)
         sys.stdout.flush()
     except BrokenPipeError:
         return _leave_quietly()
     except BaseException as error:  # noqa: BLE001 - the one boundary; what it can't name, it saves
         return boundary.exit_code(error)
     return result if isinstance(result, int) else 0
+
+
+def _invoke(words: list[str], call: Call) -> object:
+    if _COMPLETION in os.environ:
+        return group.main(words, prog_name="routines", standalone_mode=False, obj=call)
+    # Not by `group.main`: it turns a reader that has gone into exit code 1 before we see it.
+    with group.make_context("routines", words, obj=call) as ctx:
+        return group.invoke(ctx)
+
+
+# How a shell asks for completions.
+_COMPLETION = "_ROUTINES_COMPLETE"
 
 
 def _make_output_safe() -> None:

@@ -3,10 +3,11 @@
 Asked, never taken: no lock is touched that another could meet (PROMISES L19).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from routines.agents.processes import is_alive
 from routines.domain.record import Event, Owner, Record
 from routines.store.claims import ClaimStore
 from routines.store.control import BEAT_EVERY, Scheduler, SchedulerStore
@@ -39,6 +40,14 @@ class Schedulers:
     def alive(self) -> bool:
         """Whether anything fires here at the moment."""
         return bool(self.live)
+
+
+def is_alive(identity: Mapping[str, Any]) -> bool | None:
+    """Return whether a process still lives; None if that can't be told from here."""
+    # Here and not above: a held lock mostly answers first, and this import costs a third of `list`.
+    from routines.agents import processes
+
+    return processes.is_alive(identity)
 
 
 def schedulers(state: State | None, *, now: datetime) -> Schedulers:

@@ -8,7 +8,7 @@ from typing import Any
 
 from routines.config.schema import routine_schema, schema_texts, workspace_schema
 from routines.config.workspace_file import ECHO_NAME
-from routines.config.write import ROUTINE_SCHEMA, edit_hint, routine_text, workspace_text
+from routines.config.write import ROUTINE_SCHEMA, routine_text, workspace_text
 from routines.domain.names import check_routine_name, format_instant, same_name
 from routines.errors import InvalidFiles, InvalidName, UsageError
 from routines.operations.agents_found import find_program
@@ -84,7 +84,6 @@ class Made:
         routine: The routine to begin with.
         next: Its next instants.
         tz: The zone that they are read in.
-        hint: What to do with the file.
     """
 
     root: str
@@ -93,7 +92,6 @@ class Made:
     routine: str
     next: tuple[datetime, ...] = ()
     tz: str = "UTC"
-    hint: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `--json` shows it."""
@@ -184,7 +182,6 @@ def _made(context: Context, written: Sequence[str], kept: Sequence[str], name: s
         routine=name,
         next=tuple(coming),
         tz=context.zone_of(name).key,
-        hint=edit_hint(f"routines/{name}.yaml", name),
     )
 
 

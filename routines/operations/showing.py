@@ -111,6 +111,9 @@ def logs(context: Context, ref: str) -> Logs:
     state = context.state
     stdout, _ = _text(state, entry, "stdout.log")
     stderr, _ = _text(state, entry, "stderr.log")
+    if stdout is None and stderr is None:
+        # An agent that is no program prints nothing: what it answered is all there is.
+        stdout, _ = _text(state, entry, "reply.md")
     if stdout is None and stderr is None and not entry.is_running:
         raise UnknownOccurrence(
             f"{entry.id} left no output",

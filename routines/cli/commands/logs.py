@@ -1,10 +1,8 @@
 """`routines logs`."""
 
-import sys
-
 import click
 
-from routines.cli.call import Call, chunks
+from routines.cli.call import Call, echo_output
 from routines.cli.call import command as make
 
 
@@ -16,16 +14,11 @@ def command(call: Call, *, ref: str, follow: bool) -> None:
     from routines.operations.showing import follow_logs, logs
 
     if follow:
-        for text in chunks(follow_logs(call.context, ref)):
-            click.echo(text, nl=False)
-            sys.stdout.flush()
+        echo_output(follow_logs(call.context, ref))
         return
     found = logs(call.context, ref)
     if call.json:
         call.answer(found.to_json())
         return
-    for text in chunks([found.stdout]):
-        click.echo(text, nl=False)
-    sys.stdout.flush()
-    for text in chunks([found.stderr]):
-        click.echo(text, nl=False, err=True)
+    echo_output([found.stdout])
+    echo_output([found.stderr], err=True)

@@ -2,7 +2,7 @@
 
 import click
 
-from routines.cli.call import Call, chunks
+from routines.cli.call import Call, echo_output
 from routines.cli.call import command as make
 
 
@@ -36,8 +36,7 @@ def command(
     if call.json:
         call.answer({"id": result.ref} if entry is None else entry.to_json())
     elif result.reply is not None:
-        for text in chunks([result.reply]):
-            click.echo(text)
+        echo_output([result.reply.removesuffix("\n")], ends="\n")
     elif entry is None:
         click.echo(result.ref)
     if entry is not None and not call.json:

@@ -37,7 +37,13 @@ def _row(one: "Wakeup", times: Times) -> Row:
     prompt = line(one.prompt)
     rule = f"[{rule_text(one)}] " if one.recurs else ""
     mark = "!" if one.deferred_since is not None else " "
-    cells = [one.id, times.row(one.look_at), ahead, escape(one.session), rule + prompt]
+    cells = [
+        one.id,
+        times.row(one.look_at.replace(second=0)),
+        ahead,
+        escape(one.session),
+        rule + prompt,
+    ]
     return Row(cells, mark)
 
 

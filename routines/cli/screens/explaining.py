@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from routines.cli.escape import escape, line, pad, wrap
-from routines.cli.screens.words import outcome_cell, why
+from routines.cli.screens.words import outcome_cell, why, word
 from routines.cli.times import Times, took, until
 from routines.operations.entries import Entry
 from routines.operations.explaining import Explanation, Verdict
@@ -65,9 +65,9 @@ def _clock(at: datetime, slot: datetime, times: Times) -> str:
 
 def _foot(found: Explanation, times: Times) -> list[str]:
     lines = []
-    name = escape(found.routine)
+    name = word(found.routine)
     if found.entry is not None and found.entry.files:
-        lines.append(f"Prompt, reply, output: routines show {escape(_ref(found))}")
+        lines.append(f"Prompt, reply, output: routines show {word(_ref(found))}")
     if found.next is not None:
         at = times.sentence(found.next)
         ahead = until(times.now, found.next)

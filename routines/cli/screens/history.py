@@ -11,6 +11,7 @@ from routines.cli.screens.words import (
     outcome_cell,
     row_time,
     took_cell,
+    word,
 )
 from routines.cli.times import Times, usd
 from routines.domain.outcome import Outcome
@@ -58,7 +59,7 @@ def _nothing(history: History) -> str:
         return f"None of the {history.total} recorded is like that."
     if history.routine is None:
         return "Nothing in that time."
-    return f"Nothing yet. `routines explain {escape(history.routine)}` says why."
+    return f"Nothing yet. `routines explain {word(history.routine)}` says why."
 
 
 def _columns(*, wide: bool, named: bool) -> list[Column]:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from routines.cli.escape import escape, fit, line, pad
 from routines.cli.escape import width as columns_of
 from routines.cli.screens.table import Column, Row, layout
-from routines.cli.screens.words import outcome_cell, why
+from routines.cli.screens.words import outcome_cell, why, word
 from routines.cli.times import Times, took, until
 from routines.domain.durations import humanize
 from routines.domain.outcome import Outcome
@@ -212,10 +212,10 @@ def _trouble(name: str, trouble: Trouble, times: Times, *, wide: bool) -> str:
             if trouble.since is not None:
                 at = times.sentence(trouble.since) if wide else times.brief(trouble.since)
                 since = f" since {at}"
-            word = trouble.text.replace(" in a row", " failed in a row") if wide else trouble.text
-            return f"{word}{since}: routines explain {escape(name)}"
+            text = trouble.text.replace(" in a row", " failed in a row") if wide else trouble.text
+            return f"{text}{since}: routines explain {word(name)}"
         case "warned":
-            return f"{line(trouble.text)}: routines show {escape(name)}"
+            return f"{line(trouble.text)}: routines show {word(name)}"
         case _:
             return line(trouble.text)
 

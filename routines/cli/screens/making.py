@@ -1,6 +1,7 @@
 """`init` and `new`: what was written, and what to do next."""
 
 from routines.cli.escape import escape
+from routines.cli.screens.words import word
 from routines.cli.times import Times, until
 from routines.operations.making import Made
 
@@ -20,10 +21,11 @@ def made_screen(made: Made, times: Times, *, first: bool) -> list[str]:
         lines += [f"  {times.row(at)}   in {until(times.now, at)}" for at in made.next]
     else:
         lines += ["", f"{escape(made.routine)} has no schedule: it is run by name."]
-    name = escape(made.routine)
+    name = word(made.routine)
     if first:
         return [*lines, "", *_steps(name)]
-    return [*lines, "", escape(made.hint)]
+    path = escape(f"routines/{made.routine}.yaml")
+    return [*lines, "", f"Edit {path} to change it; routines check says if it is right."]
 
 
 def _steps(name: str) -> list[str]:

@@ -1,6 +1,6 @@
 """`run`: what is said beside the reply."""
 
-from routines.cli.screens.words import outcome_cell, why
+from routines.cli.screens.words import outcome_cell, why, word
 from routines.cli.times import took
 from routines.operations.entries import Entry
 
@@ -12,4 +12,4 @@ def ended_note(entry: Entry) -> list[str]:
     after = "" if entry.duration is None else f" after {took(entry.duration)}"
     reason = why(entry)
     text = f"{outcome_cell(entry)}{after}" + (f": {reason}" if reason else "")
-    return [text, f"routines show {entry.id} shows it whole"]
+    return [text, f"routines show {word(entry.id)} shows it whole"]

@@ -2,7 +2,7 @@
 
 from routines.cli.escape import block, escape, fit, line
 from routines.cli.screens.listing import short_path
-from routines.cli.screens.words import outcome_cell, why
+from routines.cli.screens.words import outcome_cell, why, word
 from routines.cli.times import Times, took, usd
 from routines.operations.entries import Entry
 from routines.operations.showing import Shown
@@ -66,4 +66,4 @@ def _foot(entry: Entry) -> list[str]:
     if entry.session is None or entry.native_session is None:
         return []
     name = entry.routine if entry.session == f"routine:{entry.routine}" else entry.session
-    return [f"Carry on by hand: routines session open {escape(name or entry.session)}"]
+    return [f"Carry on by hand: routines session open {word(name or entry.session)}"]

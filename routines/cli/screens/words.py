@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from routines.cli.escape import line
+from routines.cli.escape import escape, line
 from routines.cli.times import Times, took
 from routines.domain.durations import humanize
 from routines.domain.outcome import Outcome, Trigger
@@ -31,6 +31,13 @@ def count_text(count: object) -> str:
 def mark(entry: Entry) -> str:
     """Return `!` for what needs a person, `*` for what runs."""
     return "!" if entry.needs_a_person else "*" if entry.is_running else " "
+
+
+def word(name: str) -> str:
+    """Return a name as it is typed in a shell: `daily-digest`, `'weekly report'`."""
+    import shlex
+
+    return shlex.quote(escape(name))
 
 
 def row_time(entry: Entry, times: Times) -> str:

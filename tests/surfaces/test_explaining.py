@@ -1,0 +1,181 @@
+"""`explain`: one first line for every way in which a slot can have no turn."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.surfaces.world import NOW, World, berlin
+
+
+def verdict(ws: World, *words: str) -> str:
+    answer = ws.ask("explain", *words, width=400)
+    assert answer.code == 0, answer.err
+    return answer.out.splitlines()[1]
+
+
+@pytest.fixture
+def audit(ws: World) -> World:
+    ws.cron("nightly-audit", "0 3 * * *", since=berlin("2026-11-20 18:00"))
+    return ws
+
+
+def test_owed_says_since_when_nobody_is_there_and_what_the_next_start_does(audit):
+    ended = berlin("2026-11-28 23:10")
+    audit.scheduler(alive=False, beat_at=ended, ended_at=ended, why="pid 4121 was killed")
+    audit.done("nightly-audit", berlin("2026-11-28 03:00"))
+
+    assert verdict(audit, "nightly-audit") == (
+        "owed: no scheduler has been alive since Sat 28 Nov 23:10 (pid 4121 was killed)."
+        " The next start runs it: catch_up is one."
+    )
+
+
+def test_a_scheduler_that_was_killed_is_known_by_its_free_lock(audit):
+    audit.done("nightly-audit", berlin("2026-11-28 03:00"))
+    audit.scheduler(beat_at=berlin("2026-11-28 23:10"))
+    audit.close()
+
+    assert "since Sat 28 Nov 23:10 (pid 4121 was killed)" in verdict(audit, "nightly-audit")
+
+
+def test_an_older_slot_of_one_absence_is_recorded_as_missed_by_the_next_start(audit):
+    audit.done("nightly-audit", berlin("2026-11-26 03:00"))
+
+    assert verdict(audit, "nightly-audit", "2026-11-27 03:00").endswith(
+        "The next start records it as missed: catch_up is one."
+    )
+
+
+def test_missed_says_what_the_record_says(audit):
+    audit.gave_up(
+        "nightly-audit",
+        berlin("2026-11-27 03:00"),
+        berlin("2026-11-29 03:00"),
+        "asleep",
+        detail="the machine was asleep Sat 23:10 to Sun 07:55, and start_within is 4 h",
+    )
+
+    assert verdict(audit, "nightly-audit", "2026-11-28 03:00") == (
+        "missed x2: the machine was asleep Sat 23:10 to Sun 07:55, and start_within is 4 h."
+    )
+
+
+def test_what_the_schedule_does_not_name_was_never_due(audit):
+    assert verdict(audit, "nightly-audit", "12:30") == (
+        "never due: Sun 29 Nov 12:30 is not in '0 3 * * *'."
+        " The nearest slots are Sun 29 Nov 03:00 and Mon 30 Nov 03:00."
+    )
+
+
+def test_what_lies_before_the_routine_was_first_seen_was_never_due(ws):
+    ws.cron("nightly-audit", "0 3 * * *")
+
+    assert verdict(ws, "nightly-audit", "2026-09-30 03:00") == (
+        "never due: nightly-audit was first seen Thu 1 Oct 02:00 +02:00; it owes nothing from before."
+    )
+
+
+def test_what_lies_before_a_change_of_the_schedule_was_never_due(audit):
+    assert verdict(audit, "nightly-audit", "2026-11-20 03:00") == (
+        "never due: it counts from Fri 20 Nov 18:00:"
+        " its schedule was changed then, or it was switched on again."
+    )
+
+
+def test_an_old_record_that_is_gone_is_unknown(ws):
+    ws.cron("nightly-audit", "0 3 * * *")
+    ws.done("nightly-audit", berlin("2026-11-29 03:00"))
+
+    assert verdict(ws, "nightly-audit", "2026-10-20 03:00") == (
+        "unknown: its record was pruned (older than 30 days and not among the newest 1000)."
+    )
+
+
+def test_a_slot_that_is_ahead_is_not_yet_due(audit):
+    audit.scheduler()
+    audit.done("nightly-audit", berlin("2026-11-29 03:00"))
+
+    assert verdict(audit, "nightly-audit", "2026-11-30 03:00") == (
+        "not yet: Mon 30 Nov 03:00 is ahead; as things stand it would run."
+    )
+
+
+def test_a_slot_that_nobody_has_seen_was_never_due(ws):
+    ws.routine("new", 'cron: "0 3 * * *"\n')
+
+    assert verdict(ws, "new") == "never due: no scheduler has seen new yet."
+
+
+def test_a_full_house_says_how_long_the_line_is(ws):
+    ws.settings("tz: Europe/Berlin\nagent: echo\nconcurrency: 1\n")
+    ws.scheduler()
+    ws.cron("long", "0 16 * * *")
+    ws.started(ws.claim("long", berlin("16:00")))
+    for minute, name in ((10, "first"), (11, "second")):
+        ws.cron(name, f"{minute} 16 * * *", since=berlin("2026-11-29 08:00"))
+
+    assert verdict(ws, "second") == "waiting: 2nd of 2 in line (concurrency 1)."
+
+
+def test_a_busy_session_names_who_has_it(ws):
+    ws.scheduler()
+    ws.cron("daily", "10 16 * * *", "session: named:shared\n", since=berlin("2026-11-29 08:00"))
+    ws.session("named:shared", held_by="ana (pid 77)")
+    from routines.store.sessions import SessionStore
+
+    lease = SessionStore(ws.state).take("named:shared", clock=ws.clock)
+
+    assert verdict(ws, "daily") == "waiting: its session is busy: ana (pid 77)."
+    lease.let_go()
+
+
+def test_a_day_alone_means_the_newest_of_that_day(ws):
+    ws.cron("often", "0 * * * *")
+    ws.done("often", berlin("2026-11-27 09:00"))
+    ws.done("often", berlin("2026-11-27 17:00"), "failed", "exit", "exit 1: no")
+
+    assert verdict(ws, "often", "2026-11-27") == "failed after 41 s: exit 1: no"
+    assert "often@2026-11-27T16:00:00Z" in ws.ask("show", "often@2026-11-27").out
+
+
+def test_a_turn_whose_owner_is_gone_is_lost(audit):
+    # This very boot of this very host, and a process that is not there.
+    from routines.agents.processes import process_identity
+    from tests.builders import owner
+
+    gone = owner(**(process_identity() or {})).to_json() | {"pid": 2**22 - 1}
+    claim = audit.claim("nightly-audit", berlin("03:00"), owner=gone)
+    audit.started(claim, owner=gone)
+    claim.let_go()
+
+    assert verdict(audit, "nightly-audit") == "lost since Sun 29 Nov 03:00"
+    assert "! today 03:00    lost" in audit.ask("history", "nightly-audit").out
+    assert audit.ask("doctor", "--only", "turns").code == 1
+
+
+def test_a_turn_of_another_host_can_not_be_told_from_here(audit):
+    claim = audit.claim("nightly-audit", berlin("03:00"))
+    audit.started(claim)
+    claim.let_go()
+
+    assert verdict(audit, "nightly-audit").startswith("can't tell since")
+    assert (
+        "can't tell from here: owner ana@studio, pid 4121"
+        in audit.ask("history", "nightly-audit", width=120).out
+    )
+
+
+def test_a_routine_whose_file_is_gone_is_still_explained(audit):
+    audit.done("nightly-audit", berlin("2026-11-28 03:00"), "failed", "exit", "exit 2: no")
+    (audit.root / "routines" / "nightly-audit.yaml").unlink()
+
+    assert verdict(audit, "nightly-audit", "2026-11-28 03:00") == "failed after 41 s: exit 2: no"
+    assert "It has no file that can be used now" in audit.ask("explain", "nightly-audit").out
+
+
+def test_records_dated_in_the_future_do_not_stand_for_the_present(audit):
+    audit.done("nightly-audit", berlin("2026-11-29 03:00"))
+    ahead = NOW + timedelta(days=400)
+    audit.settled("nightly-audit", ahead.replace(hour=2, minute=0), "skipped", "busy")
+
+    assert verdict(audit, "nightly-audit") == "completed in 41 s"
