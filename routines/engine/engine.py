@@ -14,7 +14,7 @@ import logging
 import os
 import platform
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -36,7 +36,7 @@ from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
 from routines.engine.off_loop import in_thread, under_way
 from routines.engine.recovering import Recoverer
-from routines.engine.running import Runner, Running
+from routines.engine.running import Runner, Running, turn_of_caller, wait_for
 from routines.engine.tools import WakeTools
 from routines.engine.turns import Verdict
 from routines.engine.waking import Waker
@@ -214,27 +214,35 @@ class Engine:
             running.stop()
 
     async def _end_turns(self, grace: timedelta, *, leave_turns: bool) -> None:
-        mine = asyncio.current_task()
-        waiting = {
-            running.done
+        turns = [
+            running
             for running in self._in_flight.values()
             if not (leave_turns and running.is_process)
-        }
-        if mine in self._tasks or not waiting:
-            # Called from inside a turn: waiting for it would be waiting for ourselves.
-            for running in self._in_flight.values():
-                if not (leave_turns and running.is_process):
-                    running.stop()
-            return
-        _, left = await asyncio.wait(waiting, timeout=grace.total_seconds())
-        if not left:
-            return
-        for running in list(self._in_flight.values()):
+        ]
+        mine = turn_of_caller.get()
+        if mine in turns:
+            # Called from inside a turn: to wait for it would be to wait for ourselves.
+            turns.remove(mine)
+            self._in_background(self._end([mine], grace))
+        await self._end(turns, grace)
+
+    async def _end(self, turns: Collection[Running], grace: timedelta) -> None:
+        """Wait until *turns* have ended; after *grace*, end them."""
+        left = await wait_for([running.done for running in turns], grace, self._clock)
+        for running in turns:
             if running.done in left:
                 running.stop()
-        await asyncio.wait(left, timeout=_ENDING.total_seconds())
+        await wait_for(left, _ENDING, self._clock)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """See *work* through, also after whoever asked for it has gone on."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _open(self) -> None:
+        # Of the loop that runs us now: it may be another than last time.
+        self._wake = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="routines-store")
         try:
             await self._off(self._open_store)
@@ -546,13 +554,12 @@ class Engine:
         running = Running(record.ref, record.routine)
         self._in_flight[record.ref] = running
         self._emit("fired", record.ref, {"trigger": record.trigger.value})
-        task = asyncio.ensure_future(self._see_through(ready, running))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._in_background(self._see_through(ready, running))
         return running
 
     async def _see_through(self, ready: Ready, running: Running) -> None:
         record: Record | None = None
+        turn_of_caller.set(running)
         try:
             record = await self._runner.run(ready, running)
         except Exception:

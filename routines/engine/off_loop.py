@@ -60,10 +60,10 @@ async def quiet() -> None:
         await asyncio.sleep(0)
 
 
-async def in_thread(function: Callable[..., _T], *args: Any, counted: bool = True) -> _T:
-    """Return what *function* does in a thread of its own.
-
-    Not the loop's pool: a turn may take hours, and a disk that is full makes a store wait.
+def start_thread(
+    function: Callable[..., _T], *args: Any, counted: bool = True
+) -> asyncio.Future[_T]:
+    """Start *function* in a thread of its own, and return what will hold its result.
 
     Args:
         function: What to call.
@@ -96,5 +96,14 @@ async def in_thread(function: Callable[..., _T], *args: Any, counted: bool = Tru
 
     if counted:
         count.begin()
-    threading.Thread(target=work, daemon=True, name=f"routines-{function.__name__}").start()
-    return await future
+    name = getattr(function, "__name__", type(function).__name__)
+    threading.Thread(target=work, daemon=True, name=f"routines-{name}").start()
+    return future
+
+
+async def in_thread(function: Callable[..., _T], *args: Any, counted: bool = True) -> _T:
+    """Return what *function* does in a thread of its own; see `start_thread`.
+
+    Not the loop's pool: a turn may take hours, and a disk that is full makes a store wait.
+    """
+    return await start_thread(function, *args, counted=counted)

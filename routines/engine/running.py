@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import contextvars
 import inspect
 import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
 from typing import Any
 
@@ -27,7 +28,7 @@ from routines.domain.outcome import Outcome, Reason, one_line
 from routines.domain.record import Owner, Record
 from routines.engine.claiming import Ready
 from routines.engine.clock import EngineClock
-from routines.engine.off_loop import in_thread
+from routines.engine.off_loop import in_thread, start_thread
 from routines.engine.recovering import Recoverer
 from routines.engine.turns import TurnSteps, Verdict
 from routines.engine.work import Work
@@ -38,7 +39,7 @@ from routines.store.state import State
 log = logging.getLogger("routines")
 
 # A cancelled coroutine gets so long to end; then its session stays busy until it has ended.
-_GRACE_S = 10.0
+_GRACE = timedelta(seconds=10)
 # The package may have been found by a relative path or by PYTHONPATH, and the process starts in
 # `/`; PYTHONPATH is not set for it, since its agent would inherit that.
 _PACKAGE_HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -48,6 +49,10 @@ _TURN_PROCESS = (
 )
 # How often a running turn of the host's agent looks for a cancel, and beats.
 _LOOK_S = 1.0
+# The turn that whoever reads this runs in, if any: it must not wait for itself.
+turn_of_caller: contextvars.ContextVar["Running | None"] = contextvars.ContextVar(
+    "turn_of_caller", default=None
+)
 
 
 class Running:
@@ -227,7 +232,7 @@ class Runner:
                 outcome=Outcome.FAILED, reason=Reason.NOT_FOUND, detail="the engine has no agent"
             )
             return missing, None
-        answer = asyncio.ensure_future(_answer(self._agent, turn))
+        answer, work_left = _begin(self._agent, turn)
         wake = asyncio.Event()
         answer.add_done_callback(lambda _: wake.set())
         stopping = asyncio.ensure_future(running.stopping.wait())
@@ -239,9 +244,11 @@ class Runner:
         if ended is None:
             return _result(answer), None
         answer.cancel()
-        await asyncio.wait([answer], timeout=_GRACE_S)
+        await wait_for([answer], _GRACE, self._clock)
         if not answer.done():
             return ended, answer
+        if not work_left.done():
+            return ended, work_left
         if not answer.cancelled() and answer.exception() is None:
             # It ended by itself in the last moment: it is judged by how it did.
             return _result(answer), None
@@ -285,12 +292,39 @@ class Runner:
             return False
 
 
-async def _answer(agent: Agent | Callable[[Turn], Any], turn: Turn) -> Any:
+def _begin(
+    agent: Agent | Callable[[Turn], Any], turn: Turn
+) -> tuple[asyncio.Future[Any], asyncio.Future[Any]]:
+    """Put *turn* to the agent; return its answer, and what is done when it really has ended."""
     run = agent if not hasattr(agent, "run") else agent.run
     if inspect.iscoroutinefunction(run):
-        return await run(turn)
-    answer = await in_thread(run, turn)
+        answer = asyncio.ensure_future(run(turn))
+        return answer, answer
+    function = start_thread(run, turn, counted=False)
+    # Cancelling the answer ends nothing in the thread.
+    return asyncio.ensure_future(_answer(asyncio.shield(function))), function
+
+
+async def _answer(function: Awaitable[Any]) -> Any:
+    answer = await function
     return await answer if isinstance(answer, Awaitable) else answer
+
+
+async def wait_for(
+    futures: Collection[asyncio.Future[Any]], span: timedelta, clock: EngineClock
+) -> set[asyncio.Future[Any]]:
+    """Wait until all of *futures* are done, for *span* at most; return those that are not."""
+    until = clock.awake() + span.total_seconds()
+    wake = asyncio.Event()
+    for future in futures:
+        future.add_done_callback(lambda _: wake.set())
+    while True:
+        wake.clear()
+        left = {future for future in futures if not future.done()}
+        seconds = until - clock.awake()
+        if not left or seconds <= 0:
+            return left
+        await clock.wait(seconds, wake)
 
 
 def _result(answer: asyncio.Future[Any]) -> TurnResult:
