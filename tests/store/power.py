@@ -9,11 +9,20 @@ beginning of that on a disk, cuts the power, and lays out what is left as a fold
 import json
 import os
 import random
+import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from routines.store import files
-from tests.store.crash import Steps, Told
+from tests.store.crash import (
+    Steps,
+    Told,
+    Unsynced,
+    as_a_new_process,
+    check_restart,
+    standing_in,
+)
+from tests.store.operations import Operation
 
 # What happened, in order: ("write", node, data), ("name", {path: node}), ("told", words), ...
 Journal = list[tuple[Any, ...]]
@@ -262,3 +271,48 @@ def some(points: Sequence[int], most: int, seed: int) -> list[int]:
     if len(points) <= most:
         return [*points]
     return sorted({points[-1], *random.Random(seed).sample(points, most - 1)})
+
+
+# Enough that each order of two unsynced names comes up; few enough for a minute on a slow machine.
+RANDOM = 2
+
+
+def lucks(seed: int) -> list[Luck]:
+    kinds = [Luck(*kind, seed=seed) for kind in LUCK]
+    return kinds + [Luck("any", "any", seed=seed + number) for number in range(RANDOM)]
+
+
+def cut(recorder: Recorder, operation: Operation, folder: str, until: int, luck: Luck) -> None:
+    """Cut the power when the first *until* things had happened, start again and check."""
+    target = os.path.join(folder, "left")
+    told: Told = recorder.told(until)
+    Disk(recorder.base, recorder.journal[:until]).cut(luck, target)
+    path = os.path.join(target, "state")
+    if os.path.isdir(path):
+        settle_in(path)
+    as_a_new_process()
+    with standing_in(Unsynced()):
+        check_restart(path, told, operation.occurrences, whole=operation.whole)
+        operation.after(path, told)
+    as_a_new_process()
+    shutil.rmtree(target)
+
+
+def prepared(operation: Operation, folder: str, *, dies_at: int = 0) -> tuple[object, Recorder]:
+    root = os.path.join(folder, "live")
+    os.mkdir(root)
+    with standing_in(Unsynced()):
+        as_a_new_process()
+        made = operation.prepare(os.path.join(root, "state"))
+    return made, Recorder(root, dies_at=dies_at)
+
+
+def check_every_cut(operation: Operation, folder: str) -> None:
+    """Do *operation*, and cut the power after each thing that it did, in every way."""
+    made, recorder = prepared(operation, folder)
+    with standing_in(recorder):
+        operation.act(made, recorder.tell)
+    as_a_new_process()
+    for until in range(len(recorder.journal) + 1):
+        for luck in lucks(until):
+            cut(recorder, operation, folder, until, luck)

@@ -13,65 +13,31 @@ from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.state import open_for_writing
 from tests.builders import BOOT, NOW, draft, slot
-from tests.store.crash import (
-    Told,
-    Unsynced,
-    as_a_new_process,
-    check_restart,
-    standing_in,
-    start_again,
-)
+from tests.store.crash import as_a_new_process, standing_in, start_again
 from tests.store.operations import CLAIMS, CURSORS, OPERATIONS, WAKEUPS, Operation
-from tests.store.power import LUCK, Died, Disk, Luck, Recorder, settle_in, some
+from tests.store.power import (
+    Died,
+    Disk,
+    Luck,
+    Recorder,
+    check_every_cut,
+    cut,
+    lucks,
+    prepared,
+    some,
+)
 
 EVERY = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
-# Enough that each order of two unsynced names comes up; few enough for a minute on a slow machine.
-RANDOM = 2
+# Few enough for half a minute on a slow machine.
 DEATHS = 8
 CUTS_AFTER_DEATH = 4
-
-
-def lucks(seed: int) -> list[Luck]:
-    kinds = [Luck(*kind, seed=seed) for kind in LUCK]
-    return kinds + [Luck("any", "any", seed=seed + number) for number in range(RANDOM)]
-
-
-def cut(recorder: Recorder, operation: Operation, folder: str, until: int, luck: Luck) -> None:
-    """Cut the power when the first *until* things had happened, start again and check."""
-    target = os.path.join(folder, "left")
-    told: Told = recorder.told(until)
-    Disk(recorder.base, recorder.journal[:until]).cut(luck, target)
-    path = os.path.join(target, "state")
-    if os.path.isdir(path):
-        settle_in(path)
-    as_a_new_process()
-    with standing_in(Unsynced()):
-        check_restart(path, told, operation.occurrences, whole=operation.whole)
-        operation.after(path, told)
-    as_a_new_process()
-    shutil.rmtree(target)
-
-
-def prepared(operation: Operation, folder: str, *, dies_at: int = 0) -> tuple[object, Recorder]:
-    root = os.path.join(folder, "live")
-    os.mkdir(root)
-    with standing_in(Unsynced()):
-        as_a_new_process()
-        made = operation.prepare(os.path.join(root, "state"))
-    return made, Recorder(root, dies_at=dies_at)
 
 
 @EVERY
 def test_a_power_cut_at_any_step_leaves_every_promise_kept(
     operation: Operation, quick_path: str
 ) -> None:
-    made, recorder = prepared(operation, quick_path)
-    with standing_in(recorder):
-        operation.act(made, recorder.tell)
-    as_a_new_process()
-    for until in range(len(recorder.journal) + 1):
-        for luck in lucks(until):
-            cut(recorder, operation, quick_path, until, luck)
+    check_every_cut(operation, quick_path)
 
 
 AGAIN = [one for one in CURSORS if one.name in ("first-cursor", "give-up")]
