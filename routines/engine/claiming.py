@@ -20,6 +20,7 @@ from routines.domain.record import Event, Owner, Record, outcome_event
 from routines.domain.routine import Routine, schedule_key
 from routines.engine.arming import Arming, counted
 from routines.engine.definitions import Definitions
+from routines.engine.host import is_gone
 from routines.engine.recovering import Recoverer
 from routines.engine.turns import SHOWN
 from routines.engine.work import Work
@@ -325,7 +326,12 @@ class Claimer:
             claim = self._claims.hold(entry)
             if claim is None:
                 record = self._claims.read_path(entry.claim_path)
-                if record is not None and record.end is None and record.readable:
+                if record is None or record.end is not None or not record.readable:
+                    continue
+                if record.started is not None and is_gone(record.owner):
+                    # Somebody is ending what its dead owner left: its end is near.
+                    lost.append(entry.claim_path)
+                else:
                     running.append(record)
                 continue
             try:

@@ -242,6 +242,7 @@ class Engine:
 
     async def _open(self) -> None:
         # Of the loop that runs us now: it may be another than last time.
+        self._running_loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="routines-store")
         try:
@@ -258,7 +259,9 @@ class Engine:
         self._sessions = SessionStore(self._state)
         self._agenda = Agenda()
         self._arming = Arming(self._state, by=self._owner.user)
-        self._recoverer = Recoverer(self._state, clock=self._clock, owner=self._owner)
+        self._recoverer = Recoverer(
+            self._state, clock=self._clock, owner=self._owner, on_settled=self._settled_aside
+        )
         self._claimer = Claimer(
             self._state,
             definitions=self._definitions,
@@ -325,6 +328,8 @@ class Engine:
                 await self._off(SchedulerStore(self._state).leave, left, fd)
             except StoreError as error:
                 log.warning("scheduler-not-recorded", extra={"error": error.message})
+        # What is being ended has no owner but us.
+        await in_thread(self._recoverer.wait)
         self._pool.shutdown(wait=True)
 
     def _check_usable(self) -> None:
@@ -509,6 +514,10 @@ class Engine:
                 self._agenda.forget(name)
             else:
                 self._agenda.arm(routine, now)
+        for name in (*found.waiting, *found.busy, *found.faults):
+            routine = self._definitions.routines.get(name)
+            if routine is not None:
+                self._agenda.follow(routine, now)
         for name in (*found.waiting, *found.busy):
             self._agenda.wait(name, now)
         for name in found.faults:
@@ -591,6 +600,18 @@ class Engine:
         self._waiting = done.waiting
         for name, why in done.faults.items():
             self._emit("fault", name, {"error": why})
+
+    def _settled_aside(self, record: Record) -> None:
+        """Tell of a record that was settled in another thread."""
+
+        def tell() -> None:
+            self._settled(record)
+            self._agenda.hurry()
+            self._wake.set()
+
+        # A loop that was closed meanwhile has nobody to tell; the record is on the disk.
+        with contextlib.suppress(RuntimeError):
+            self._running_loop.call_soon_threadsafe(tell)
 
     def _settled(self, record: Record) -> None:
         end = record.end or {}

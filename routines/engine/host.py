@@ -32,3 +32,8 @@ def owner() -> Owner:
         pidns=identity.get("pidns"),
         user=user_at_host(),
     )
+
+
+def is_gone(one: Owner | None) -> bool:
+    """Return whether an owner is known to have ended; False where that can't be told."""
+    return one is not None and processes.is_alive(one.to_json()) is False

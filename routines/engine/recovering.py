@@ -7,7 +7,8 @@ known.
 
 import logging
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -30,6 +31,7 @@ log = logging.getLogger("routines")
 # What a turn left behind had its chance while it lived: a short word, then the end.
 _STOP_LEFTOVERS = ("TERM", "KILL")
 _STOP_INTERVAL_S = 5.0
+_WITH_LEFTOVERS = (Recovery.END_AND_CANCEL, Recovery.END_AND_INTERRUPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,18 @@ class Recovered:
 class Recoverer:
     """Looks after the open claims of one state folder."""
 
-    def __init__(self, state: State, *, clock: Clock, owner: Owner) -> None:
+    def __init__(
+        self,
+        state: State,
+        *,
+        clock: Clock,
+        owner: Owner,
+        on_settled: Callable[[Record], None] = lambda _: None,
+    ) -> None:
+        self._on_settled = on_settled
+        # Claims whose leftovers are being ended, each in a thread of its own: that may take as
+        # long as a stubborn program likes, and nothing else waits for it.
+        self._ending: dict[str, threading.Thread] = {}
         self._state = state
         self._clock = clock
         self._owner = owner
@@ -116,18 +129,44 @@ class Recoverer:
             if recovery is Recovery.OWED_AGAIN and keep_unstarted:
                 kept = True
                 result.owed_again.append(claim)
+            elif recovery in _WITH_LEFTOVERS and self._leftovers(claim.record).members():
+                kept = True
+                self._end_aside(claim, recovery)
             elif recovery not in (Recovery.LEAVE, Recovery.OWED_AGAIN):
                 result.settled.append(self._end(claim, recovery))
         finally:
             if not kept:
                 claim.let_go()
 
+    def _end_aside(self, claim: Claim, recovery: Recovery) -> None:
+        path = claim.record.path
+
+        def end() -> None:
+            try:
+                self._on_settled(self._end(claim, recovery))
+            except (StoreError, OSError) as error:
+                log.error(  # noqa: TRY400 - the cause is in the message
+                    "recover-failed", extra={"ref": claim.record.ref, "error": str(error)}
+                )
+            finally:
+                claim.let_go()
+                self._ending.pop(path, None)
+
+        thread = threading.Thread(target=end, daemon=True, name="routines-ending")
+        self._ending[path] = thread
+        thread.start()
+
+    def wait(self) -> None:
+        """Wait until what is being ended has ended: before a process that did it goes."""
+        for thread in list(self._ending.values()):
+            thread.join()
+
     def _end(self, claim: Claim, recovery: Recovery) -> Record:
         record = claim.record
         outcome, reason, detail = self._verdict(record, recovery)
         if recovery is Recovery.SET_ASIDE:
             files.copy_aside(claim.path)
-        if recovery in (Recovery.END_AND_CANCEL, Recovery.END_AND_INTERRUPT):
+        if recovery in _WITH_LEFTOVERS:
             remain = self._end_leftovers(record)
             if remain:
                 # The session stays busy: something of that turn still works in it.
@@ -175,11 +214,19 @@ class Recoverer:
         line = record.newest(Event.CANCELLING)
         return None if line is None else str(line.get("by"))
 
+    def _leftovers(self, record: Record) -> Tree:
+        """Return the processes of a turn, none where its owner's numbers don't mean ours."""
+        here = owner_is_this_boot(record.owner, host.here())
+        key = self._state.key(record.ref) if here else ""
+        return Tree(state=self._state.path, turn_key=key)
+
     def _end_leftovers(self, record: Record) -> list[int]:
-        if not owner_is_this_boot(record.owner, host.here()):
-            return []
-        tree = Tree(state=self._state.path, turn_key=self._state.key(record.ref))
-        return end_tree(tree, stop=_STOP_LEFTOVERS, clock=self._clock, interval=_STOP_INTERVAL_S)
+        return end_tree(
+            self._leftovers(record),
+            stop=_STOP_LEFTOVERS,
+            clock=self._clock,
+            interval=_STOP_INTERVAL_S,
+        )
 
     def _clear_stamp(self, record: Record, *, presumed: bool) -> None:
         """Bring the session's ledger up to a settled claim, unless somebody has the session."""
@@ -219,8 +266,3 @@ class Recoverer:
         finally:
             files.close(fd)
             files.remove(probe)
-
-
-def unstarted(claims: list[Claim]) -> Iterator[Claim]:
-    """Yield claims in the order in which they fell due."""
-    yield from sorted(claims, key=lambda claim: claim.record.due_at)
