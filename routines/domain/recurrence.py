@@ -1,14 +1,14 @@
 """One RFC 5545 rule: DTSTART and RRULE as text, and the wall times that they name.
 
-The one module that names python-dateutil, imported when the first rule is met. Nothing here knows a
-zone but to read UNTIL, which most calendars write in UTC.
+It is imported when the first rule is met. Nothing here knows a zone but to read UNTIL, which most
+calendars write in UTC.
 """
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
-from itertools import islice, pairwise
+from calendar import isleap, monthrange
+from datetime import UTC, datetime, time, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from routines.domain.zones import WALL_EARLIEST, WALL_LATEST, shown
@@ -21,7 +21,6 @@ MOST_COUNTED = 10_000
 # How long a rule may have nothing to say before it counts as over. Longer than the longest pause
 # of a date on a given weekday (29 February on a Sunday, over 2100: 40 years).
 _HORIZON = timedelta(days=50 * 366)
-_COUNTED_HORIZON = timedelta(days=400 * 366)
 
 _SECOND = timedelta(seconds=1)
 _HOUR = timedelta(hours=1)
@@ -31,8 +30,7 @@ _PERIODS = {"WEEKLY": 7 * _DAY, "DAILY": _DAY, "HOURLY": _HOUR}
 _LONGEST_INTERVAL = {"YEARLY": 10, "MONTHLY": 120, "WEEKLY": 520, "DAILY": 3660, "HOURLY": 87600}
 _FREQUENCIES = tuple(_LONGEST_INTERVAL)
 _WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-# Lowest and highest value of each list of numbers, and whether it may count from the end. What
-# dateutil is given unchecked it may answer with an IndexError much later, or never.
+# Lowest and highest value of each list of numbers, and whether it may count from the end.
 _LISTS = {
     "BYMONTH": (1, 12, False),
     "BYMONTHDAY": (1, 31, True),
@@ -197,41 +195,24 @@ def _check_listed(key: str, value: str, lowest: int, highest: int, *, signed: bo
     raise bad_rule(f"{key}: {value[:20]!r} is not between {lowest} and {highest}", None)
 
 
-def _coarser(parts: dict[str, str]) -> dict[str, str]:
-    """Return a rule with the same times and fewer, longer periods, where there is one.
-
-    To look for 29 February hour by hour takes seconds, month by month it takes milliseconds.
-    """
-    if parts.get("INTERVAL", "1") != "1" or "BYSETPOS" in parts:
-        return parts
-    coarser = dict(parts)
-    if coarser["FREQ"] == "HOURLY":
-        coarser["FREQ"] = "DAILY"
-        coarser.setdefault("BYHOUR", ",".join(map(str, range(24))))
-    if coarser["FREQ"] == "DAILY":
-        coarser["FREQ"] = "MONTHLY"
-        coarser.setdefault("BYMONTHDAY", ",".join(map(str, range(1, 32))))
-    return coarser
-
-
 class Recurrence:
-    """The times of a rule on a wall clock, found without walking from its start.
+    """The times of a rule on a wall clock, walked period by period from where one looks.
 
-    A rule without COUNT is asked from the beginning of the period that is looked at: as many whole
-    intervals behind DTSTART as fit, with everything that DTSTART implies spelled out.
+    A period is what FREQ names: a year, a month, a week, a day or an hour, each INTERVAL-th since
+    DTSTART. Each look is bounded: libraries look for a date that never comes until the year 9999.
     """
 
     def __init__(self, start: datetime, rule: str) -> None:
-        parts = _coarser(_parts(rule))
+        parts = _parts(rule)
         self._start = start
         self._frequency = parts["FREQ"]
         self._interval = int(parts.get("INTERVAL", "1"))
-        self._week_start = _WEEKDAYS.index(parts.get("WKST", "MO"))
-        self._hours = sorted({int(hour) for hour in parts.get("BYHOUR", "0").split(",")})
+        self._days = _Days(parts, start)
+        self._positions = _numbers(parts, "BYSETPOS")
+        self._times = _times(parts, start)
         self._until = WALL_LATEST
         if "UNTIL" in parts:
             self._until = min(_ical_time("UNTIL", parts["UNTIL"]), self._until)
-        self._rule = self._spelled_out(parts)
         self._counted = self._count(int(parts["COUNT"])) if "COUNT" in parts else None
 
     def after(self, wall: datetime) -> datetime | None:
@@ -239,11 +220,7 @@ class Recurrence:
         if self._counted is not None:
             index = bisect_right(self._counted, wall)
             return self._counted[index] if index < len(self._counted) else None
-        wall = max(wall, self._start - _SECOND)
-        horizon = self._until
-        if wall < self._until - _HORIZON:
-            horizon = wall + _HORIZON
-        return next((time for time in self._walk(wall, horizon) if time > wall), None)
+        return self._after(max(wall, self._start - _SECOND))
 
     def at_or_before(self, wall: datetime) -> datetime | None:
         """Return the last time not after *wall*, or None if there was none for fifty years."""
@@ -251,71 +228,186 @@ class Recurrence:
             index = bisect_right(self._counted, wall)
             return self._counted[index - 1] if index else None
         wall = min(wall, self._until)
-        reach = timedelta(days=1)
-        while wall >= self._start:
-            begin = max(wall - reach, self._start) if wall - self._start > reach else self._start
-            found = None
-            for found in self._walk(begin, wall):  # noqa: B007 - the last one is wanted
-                pass
-            if found is not None or begin == self._start or reach > _HORIZON:
-                return found
-            # Each look reaches four times as far: a rare rule costs a few more looks, not more
-            # for each year of absence.
-            reach *= 4
+        number = self._number_of(wall)
+        while number >= 0 and wall - self._begin(number) < _HORIZON:
+            times = [time for time in self._times_of(number) if self._start <= time <= wall]
+            if times:
+                return times[-1]
+            number = self._number_before(number)
         return None
-
-    def _walk(self, wall: datetime, until: datetime) -> Iterable[datetime]:
-        from dateutil.rrule import rrulestr
-
-        return rrulestr(f"{self._rule};UNTIL={_ical(until)}", dtstart=self._period_of(wall))
-
-    def _count(self, count: int) -> list[datetime]:
-        last = self._until
-        if self._start < last - _COUNTED_HORIZON:
-            last = self._start + _COUNTED_HORIZON
-        return list(islice(self._walk(self._start, last), count))
-
-    def _period_of(self, wall: datetime) -> datetime:
-        """Return where the period of *wall* begins, in phase with DTSTART; DTSTART for its own."""
-        begin, step = self._start, self._interval
-        if self._frequency == "YEARLY":
-            years = (wall.year - begin.year) // step * step
-            return begin if years <= 0 else datetime(begin.year + years, 1, 1)  # noqa: DTZ001
-        if self._frequency == "MONTHLY":
-            months = (wall.year - begin.year) * 12 + wall.month - begin.month
-            months = months // step * step
-            years, month = divmod(begin.month - 1 + months, 12)
-            return begin if months <= 0 else datetime(begin.year + years, month + 1, 1)  # noqa: DTZ001
-        period = step * _PERIODS[self._frequency]
-        if self._frequency == "HOURLY":
-            first = begin.replace(minute=0, second=0)
-        else:
-            first = begin.replace(hour=0, minute=0, second=0)
-        if self._frequency == "WEEKLY":
-            first -= (first.weekday() - self._week_start) % 7 * _DAY
-        count = (wall - first) // period
-        return begin if count <= 0 else first + count * period
-
-    def _spelled_out(self, parts: dict[str, str]) -> str:
-        said = {key: value for key, value in parts.items() if key not in ("COUNT", "UNTIL")}
-        if not said.keys() & {"BYDAY", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO"}:
-            if self._frequency == "YEARLY":
-                said.setdefault("BYMONTH", str(self._start.month))
-            if self._frequency in ("YEARLY", "MONTHLY"):
-                said["BYMONTHDAY"] = str(self._start.day)
-            if self._frequency == "WEEKLY":
-                said["BYDAY"] = _WEEKDAYS[self._start.weekday()]
-        if self._frequency != "HOURLY":
-            said.setdefault("BYHOUR", str(self._start.hour))
-        said.setdefault("BYMINUTE", str(self._start.minute))
-        said["BYSECOND"] = str(self._start.second)
-        return ";".join(f"{key}={value}" for key, value in said.items())
 
     def shortest_gap(self) -> timedelta:
         """Return a span that no two of its times are closer than."""
         if self._frequency == "HOURLY":
             return self._interval * _HOUR
-        if len(self._hours) > 1:
-            pairs = pairwise([*self._hours, self._hours[0] + 24])
-            return min(later - earlier for earlier, later in pairs) * _HOUR
+        if len(self._times) > 1:
+            since = [datetime.combine(self._start, time) for time in self._times]
+            pairs = pairwise([*since, since[0] + _DAY])
+            return min(later - earlier for earlier, later in pairs)
         return self._interval * _DAY if self._frequency == "DAILY" else _DAY
+
+    def _after(self, wall: datetime) -> datetime | None:
+        if not self._times:
+            return None
+        number = max(self._number_of(wall), 0)
+        while (begin := self._begin(number)) <= self._until and begin - wall < _HORIZON:
+            for found in self._times_of(number):
+                if found > wall:
+                    return found if found <= self._until else None
+            number = self._number_after(number)
+        return None
+
+    def _count(self, count: int) -> list[datetime]:
+        found: list[datetime] = []
+        wall: datetime | None = self._start - _SECOND
+        while len(found) < count and wall is not None:
+            wall = self._after(wall)
+            if wall is not None:
+                found.append(wall)
+        return found
+
+    def _number_of(self, wall: datetime) -> int:
+        """Return the number of the last period that begins at or before *wall*; DTSTART's is 0."""
+        start = self._start
+        if self._frequency == "YEARLY":
+            return (wall.year - start.year) // self._interval
+        if self._frequency == "MONTHLY":
+            return ((wall.year - start.year) * 12 + wall.month - start.month) // self._interval
+        return (wall - self._begin(0)) // (self._interval * _PERIODS[self._frequency])
+
+    def _begin(self, number: int) -> datetime:
+        """Return where a period begins; beyond the last year, the end of all that can be asked."""
+        start, steps = self._start, number * self._interval
+        if self._frequency in ("YEARLY", "MONTHLY"):
+            months = start.year * 12 + (start.month - 1 if self._frequency == "MONTHLY" else 0)
+            months += steps * (1 if self._frequency == "MONTHLY" else 12)
+            year, month = divmod(months, 12)
+            return datetime(year, month + 1, 1) if year <= WALL_LATEST.year else datetime.max  # noqa: DTZ001, DTZ901
+        if self._frequency == "HOURLY":
+            first = start.replace(minute=0, second=0)
+        else:
+            first = start.replace(hour=0, minute=0, second=0)
+        if self._frequency == "WEEKLY":
+            first = self._days.week_start(first)
+        return first + steps * _PERIODS[self._frequency]
+
+    def _times_of(self, number: int) -> list[datetime]:
+        begin = self._begin(number)
+        if self._frequency == "HOURLY":
+            named = self._days.name(begin)
+            times = [time for time in self._times if named and time.hour == begin.hour]
+            found = [datetime.combine(begin, time) for time in times]
+        else:
+            days = (begin + n * _DAY for n in range(self._length(begin)))
+            found = [
+                datetime.combine(day, time)
+                for day in days
+                if self._days.name(day)
+                for time in self._times
+            ]
+        if self._positions:
+            chosen = {n - 1 if n > 0 else len(found) + n for n in self._positions}
+            found = [time for index, time in enumerate(found) if index in chosen]
+        return found
+
+    def _length(self, begin: datetime) -> int:
+        if self._frequency == "YEARLY":
+            return 366 if isleap(begin.year) else 365
+        if self._frequency == "MONTHLY":
+            return monthrange(begin.year, begin.month)[1]
+        return _PERIODS[self._frequency].days
+
+    def _number_after(self, number: int) -> int:
+        # The hours of a day that is not named are passed over at once.
+        if self._frequency == "HOURLY" and not self._days.name(begin := self._begin(number)):
+            return max(self._number_of(begin.replace(hour=23)), number) + 1
+        return number + 1
+
+    def _number_before(self, number: int) -> int:
+        if self._frequency == "HOURLY" and not self._days.name(begin := self._begin(number)):
+            return self._number_of(begin.replace(hour=0) - _SECOND)
+        return number - 1
+
+
+def _times(parts: dict[str, str], start: datetime) -> list[time]:
+    """Return the times of day, earliest first; what the rule leaves open is as in DTSTART."""
+    hours = _numbers(parts, "BYHOUR")
+    if not hours:
+        hours = frozenset(range(24)) if parts["FREQ"] == "HOURLY" else frozenset([start.hour])
+    if parts["FREQ"] == "HOURLY":
+        # What the interval steps over would be looked for hour by hour through fifty years.
+        interval = int(parts.get("INTERVAL", "1"))
+        hours &= {(start.hour + n * interval) % 24 for n in range(24)}
+    minute = min(_numbers(parts, "BYMINUTE"), default=start.minute)
+    return [time(hour, minute, start.second) for hour in sorted(hours)]
+
+
+def _numbers(parts: dict[str, str], key: str) -> frozenset[int]:
+    return frozenset(int(value) for value in parts[key].split(",")) if key in parts else frozenset()
+
+
+class _Days:
+    """The days that a rule names, whatever its periods; what it leaves open is as in DTSTART."""
+
+    def __init__(self, parts: dict[str, str], start: datetime) -> None:
+        frequency = parts["FREQ"]
+        self._months = _numbers(parts, "BYMONTH")
+        self._month_days = _numbers(parts, "BYMONTHDAY")
+        self._year_days = _numbers(parts, "BYYEARDAY")
+        self._weeks = _numbers(parts, "BYWEEKNO")
+        self._week_start = _WEEKDAYS.index(parts.get("WKST", "MO"))
+        # Each weekday with its n; 0 is any.
+        self._weekdays = frozenset(
+            (_WEEKDAYS.index(value[-2:]), int(value[:-2] or 0))
+            for value in (parts["BYDAY"].split(",") if "BYDAY" in parts else ())
+        )
+        self._of_month = frequency == "MONTHLY" or bool(self._months)
+        if not (self._month_days or self._year_days or self._weeks or self._weekdays):
+            if frequency == "YEARLY":
+                self._months = self._months or frozenset([start.month])
+            if frequency in ("YEARLY", "MONTHLY"):
+                self._month_days = frozenset([start.day])
+            if frequency == "WEEKLY":
+                self._weekdays = frozenset([(start.weekday(), 0)])
+
+    def week_start(self, day: datetime) -> datetime:
+        """Return the first day of the week of *day*."""
+        return day - (day.weekday() - self._week_start) % 7 * _DAY
+
+    def name(self, day: datetime) -> bool:
+        """Return whether the rule names *day*."""
+        if self._months and day.month not in self._months:
+            return False
+        if self._month_days:
+            length = monthrange(day.year, day.month)[1]
+            if not self._month_days & {day.day, day.day - length - 1}:
+                return False
+        if self._year_days:
+            number, length = _place_in_year(day)
+            if not self._year_days & {number, number - length - 1}:
+                return False
+        if self._weeks and not self._weeks & self._week_numbers(day):
+            return False
+        return not self._weekdays or self._names_weekday(day)
+
+    def _names_weekday(self, day: datetime) -> bool:
+        weekday = day.weekday()
+        if (weekday, 0) in self._weekdays:
+            return True
+        if self._of_month:
+            number, length = day.day, monthrange(day.year, day.month)[1]
+        else:
+            number, length = _place_in_year(day)
+        nth = {(weekday, (number + 6) // 7), (weekday, -((length - number) // 7 + 1))}
+        return bool(nth & self._weekdays)
+
+    def _week_numbers(self, day: datetime) -> set[int]:
+        """Return the number of the week of *day*, from the start and from the end of its year."""
+        # A week belongs to the year of its fourth day.
+        number, length = _place_in_year(self.week_start(day) + 3 * _DAY)
+        week, weeks_behind = (number + 6) // 7, (length - number) // 7
+        return {week, -(weeks_behind + 1)}
+
+
+def _place_in_year(day: datetime) -> tuple[int, int]:
+    return day.timetuple().tm_yday, 366 if isleap(day.year) else 365

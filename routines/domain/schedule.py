@@ -380,12 +380,7 @@ def rrule(text: str, tz: str) -> RRule:
 
     place = zone(tz)
     schedule = RRule(*read_recurrence(text, place), place.key)
-    try:
-        first = _recurrence(schedule).after(schedule.start - _SECOND)
-    except ValueError as error:
-        # An interval and hours that never meet: dateutil says so when it is asked first.
-        raise bad_rule(f"{schedule.rule!r}: {error}", "look at INTERVAL and BYHOUR") from error
-    if first is None:
+    if _recurrence(schedule).after(schedule.start - _SECOND) is None:
         raise bad_rule(f"{schedule.rule!r} never comes", "look at its days and at UNTIL")
     return schedule
 

@@ -302,7 +302,7 @@ def test_two_spellings_of_an_instant_are_one_schedule():
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("start", ["20200229T093015", "20210131T234500", "20220814T000000"])
-def test_moving_the_start_of_a_rule_forward_changes_nothing(rule, start):
+def test_a_rule_asked_anywhere_agrees_with_dateutil_walking_from_its_start(rule, start):
     from dateutil.rrule import rrulestr
 
     plain = list(rrulestr(f"{rule};UNTIL=20380101T000000", dtstart=datetime.fromisoformat(start)))
@@ -369,7 +369,7 @@ def test_until_in_utc_is_read_on_the_clock_of_the_zone():
         ("DTSTART:20260105T090000 RRULE:FREQ=DAILY;BYDAY=", "no value"),
         ("DTSTART:20260105T090000 RRULE:FREQ=MONTHLY;BYMONTH=2;BYMONTHDAY=30", "never comes"),
         ("DTSTART:20260105T090000 RRULE:FREQ=HOURLY;BYMONTH=2;BYMONTHDAY=30", "never comes"),
-        ("DTSTART:20260105T090000 RRULE:FREQ=HOURLY;INTERVAL=2;BYHOUR=10", "empty set"),
+        ("DTSTART:20260105T090000 RRULE:FREQ=HOURLY;INTERVAL=2;BYHOUR=10", "never comes"),
         ("DTSTART:20260105T090000 RRULE:FREQ=DAILY;UNTIL=20250101T000000", "never comes"),
         ("DTSTART:20260105T090000 RRULE:FREQ=DAILY;" + "BYHOUR=" + "1," * 600, "characters"),
     ],
