@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from routines.domain.record import Record
     from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
     from routines.domain.wakeup import Bounds
-    from routines.engine.engine import Engine, EngineEvent, Limits
+    from routines.engine.engine import EngineEvent, Limits
     from routines.engine.tools import WakeTools
     from routines.errors import RoutinesError
+    from routines.operations.embedded import Engine
     from routines.version import VERSION as __version__  # noqa: N811 - the name that tools ask for
 
 _HOMES = {
@@ -42,7 +43,7 @@ _HOMES = {
     "Bounds": "routines.domain.wakeup",
     "CatchUpPolicy": "routines.domain.routine",
     "EchoAgent": "routines.agents.echo",
-    "Engine": "routines.engine.engine",
+    "Engine": "routines.operations.embedded",
     "EngineEvent": "routines.engine.engine",
     "Limits": "routines.engine.engine",
     "Outcome": "routines.domain.outcome",

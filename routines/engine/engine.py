@@ -38,7 +38,7 @@ from routines.engine.off_loop import in_thread, under_way
 from routines.engine.recovering import Recoverer
 from routines.engine.running import Runner, Running, turn_of_caller, wait_for
 from routines.engine.tools import WakeTools
-from routines.engine.turns import Verdict
+from routines.engine.turns import Verdict, cancelled
 from routines.engine.waking import Waker
 from routines.engine.work import Work
 from routines.errors import (
@@ -49,10 +49,11 @@ from routines.errors import (
     UnknownRoutine,
 )
 from routines.store.claims import Claim, ClaimStore, Draft
-from routines.store.control import BEAT_EVERY, Scheduler, SchedulerStore
+from routines.store.control import BEAT_EVERY, CancelStore, Scheduler, SchedulerStore
 from routines.store.retention import Keep, RetentionStore
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State, open_for_writing
+from routines.store.wakeups import WakeupStore
 from routines.version import VERSION
 
 log = logging.getLogger("routines")
@@ -300,6 +301,13 @@ class Engine:
         self._waiting: dict[str, str] = {}
         self._scheduler: Scheduler | None = None
         self._scheduler_fd: int | None = None
+        # A crash between a wake-up and its hint: without the hint it would never be looked at.
+        repaired = WakeupStore(self._state).repair()
+        if repaired.hinted or repaired.corrupt:
+            log.warning(
+                "wakeups-repaired",
+                extra={"hinted": repaired.hinted, "corrupt": ", ".join(repaired.corrupt)},
+            )
         if self._is_scheduler:
             self._enter(now)
 
@@ -455,12 +463,13 @@ class Engine:
             claim.let_go()
             return
         record = claim.record
-        decided = self._work_again(record, now)
+        decided = self._cancelled(record) or self._work_again(record, now)
         if isinstance(decided, Verdict):
             done.settled.append(
-                claim.settle(decided.outcome, decided.reason, decided.detail, at=now)
+                claim.settle(decided.outcome, decided.reason, decided.detail, at=now, by=decided.by)
             )
             claim.let_go()
+            CancelStore(self._state).clear(record.ref)
             return
         ready = self._claimer.take_up(
             claim, decided, needs_place=record.occurrence.kind is not Kind.MANUAL, now=now
@@ -469,6 +478,14 @@ class Engine:
             self._unstarted = True
         else:
             done.ready.append(ready)
+
+    def _cancelled(self, record: Record) -> Verdict | None:
+        """Take up a cancel of a claim that waits: it needs no session to be settled (L17)."""
+        cancels = CancelStore(self._state)
+        cancel = cancels.pending(record.ref)
+        if cancel is None or not cancels.accept(cancel):
+            return None
+        return cancelled(cancel, "before it started")
 
     def _work_again(self, record: Record, now: datetime) -> Work | Verdict:
         """Return what an unstarted claim is to do by today's definition, or how it ends instead."""
@@ -503,7 +520,7 @@ class Engine:
     def _claim(
         self, now: datetime, names: Iterable[str] | None, patience: float, done: Pass
     ) -> None:
-        due = self._agenda.due(now) if names is None else list(names)
+        due = self._agenda.due(now, self._definitions.routines) if names is None else list(names)
         if not due:
             return
         found = self._claimer.claim_due(due, now=now, patience=patience)
@@ -522,6 +539,10 @@ class Engine:
             self._agenda.wait(name, now)
         for name in found.faults:
             self._agenda.fault(name, now)
+        for name in found.unarmed:
+            # Another process saw it otherwise than we do: the next look brings its cursor up.
+            self._arming.forget(name)
+            self._arm_again = True
         self._unstarted = self._unstarted or found.unstarted
         done.settled += found.settled
         done.missed += found.missed
@@ -642,14 +663,27 @@ class Engine:
     # What a host asks ---------------------------------------------------------------------------
 
     @property
+    def state_path(self) -> str:
+        """The state folder."""
+        return self._path
+
+    @property
+    def definitions(self) -> Definitions:
+        """Where the routines come from."""
+        return self._definitions
+
+    @property
+    def clock(self) -> EngineClock:
+        """The clock."""
+        return self._clock
+
+    @property
     def in_flight(self) -> tuple[str, ...]:
         """The occurrences whose turns run in or under this engine."""
         return tuple(self._in_flight)
 
     def next_due(self) -> datetime | None:
         """Return until when a host may sleep: the next slot or wake-up, None if there is none."""
-        from routines.store.wakeups import WakeupStore
-
         slot = self._agenda.next_slot()
         wakeup = WakeupStore(self._state).next_due(self._clock.now())
         return min((at for at in (slot, wakeup) if at is not None), default=None)
