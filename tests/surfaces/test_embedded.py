@@ -18,7 +18,7 @@ def test_host_reads_rows_of_history_with_what_was_given_up(tmp_path):
         first = Engine(tmp_path / "state", agent=agent, routines=[digest()], clock=clock)
         async with first.opened():
             await first.tick()
-        clock.move(timedelta(hours=5))
+        clock.move(timedelta(hours=5, minutes=10))
         again = Engine(tmp_path / "state", agent=agent, routines=[digest()], clock=clock)
         async with again.opened():
             await again.tick()
