@@ -33,6 +33,7 @@ class Arming:
         self._claims = ClaimStore(state)
         self._by = by
         self._known: dict[str, Cursor] = {}
+        self._had: set[str] = set()
 
     def arm(self, definitions: Definitions, now: datetime) -> list[str]:
         """Bring every cursor up to date; return the routines that could not be looked at."""
@@ -42,6 +43,9 @@ class Arming:
         }
         wanted |= dict.fromkeys(definitions.broken, Standing.NOT_ARMED)
         gone = {name for name in self._names() if name not in wanted}
+        if not definitions.is_whole:
+            gone &= self._had
+        self._had |= wanted.keys()
         wanted |= dict.fromkeys(gone, Standing.ABSENT)
         self._first_seen(definitions, wanted, now)
         failed = []
@@ -56,6 +60,10 @@ class Arming:
                     "cursor-not-written", extra={"routine": name, "error": error.message}
                 )
         return failed
+
+    def forget(self, name: str) -> None:
+        """Look at a routine's cursor anew at the next `arm`: another process has moved it."""
+        self._known.pop(name, None)
 
     def _names(self) -> Iterable[str]:
         if not self._known:

@@ -41,6 +41,10 @@ class Definitions(Protocol):
         """The workspace folder; paths in definitions are absolute already."""
 
     @property
+    def is_whole(self) -> bool:
+        """Whether a routine that is not here is gone; else another process may have it."""
+
+    @property
     def routines(self) -> Mapping[str, Routine]:
         """What can be armed, by name."""
 
@@ -75,6 +79,8 @@ class Definitions(Protocol):
 
 class FixedDefinitions:
     """Routines that a host program made; `replace` gives it others."""
+
+    is_whole = False
 
     def __init__(
         self,
@@ -131,6 +137,8 @@ class FileDefinitions:
         root: The workspace.
         live: Whether edits are watched for; without, the files are read once.
     """
+
+    is_whole = True
 
     def __init__(self, root: Root, *, live: bool) -> None:
         self._root = root
