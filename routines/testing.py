@@ -132,10 +132,12 @@ class RecordingAgent:
         self.turns: list[Turn] = []
         self._answer = answer
         self._held: asyncio.Event | None = None
+        self._only: tuple[str, ...] = ()
 
-    def hold(self) -> None:
-        """Work at each turn from here on until `release`."""
+    def hold(self, *routines: str) -> None:
+        """Work at each turn from here on until `release`; of *routines* alone if any are named."""
         self._held = asyncio.Event()
+        self._only = routines
 
     def release(self) -> None:
         """Answer the turns that are held, and again every turn at once."""
@@ -146,7 +148,7 @@ class RecordingAgent:
     async def run(self, turn: Turn) -> Reply:
         """Note *turn* and answer it."""
         self.turns.append(turn)
-        if self._held is not None:
+        if self._held is not None and (not self._only or turn.routine in self._only):
             await self._held.wait()
         answer = turn.prompt if self._answer is None else self._answer(turn)
         return answer if isinstance(answer, Reply) else Reply(text=answer)

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
+from routines.domain.due import ON_TIME
 from routines.domain.routine import Routine
 
 # A routine that could not be looked at (a lock, a full disk) is looked at again this much later.
@@ -33,11 +34,15 @@ class Agenda:
     def arm(self, routine: Routine, now: datetime) -> None:
         """Set the next slot of *routine* after *now*; what waited for it waits no more."""
         self.forget(routine.name)
+        self.follow(routine, now)
+
+    def follow(self, routine: Routine, now: datetime) -> None:
+        """Set the next slot of *routine* after *now*, while an earlier one may still wait."""
+        version = self._version[routine.name] = self._version.get(routine.name, 0) + 1
         if routine.schedule is None or not routine.enabled:
             return
         following = routine.schedule.next_after(now)
         if following is not None:
-            version = self._version[routine.name]
             heapq.heappush(self._heap, (following, routine.name, version))
 
     def forget(self, name: str) -> None:
@@ -62,18 +67,29 @@ class Agenda:
             for name, at in self._waiting.items()
         }
 
-    def due(self, now: datetime) -> list[str]:
+    def due(self, now: datetime, routines: Mapping[str, Routine]) -> list[str]:
         """Return the routines to look at, oldest slot first, and note which slots were seen."""
-        names: dict[str, None] = {}
+        names: dict[str, datetime] = {}
         while self._heap and self._heap[0][0] <= now:
             slot, name, version = heapq.heappop(self._heap)
             if self._version.get(name) == version:
-                self._seen[name] = slot
-                names[name] = None
+                if now - slot <= ON_TIME:
+                    # Later than that nobody was there: a suspended process is an absence (L3).
+                    self._seen[name] = slot
+                names[name] = slot
                 self._waiting.setdefault(name, now)
-        waiting = sorted((at, name) for name, at in self._waiting.items() if at <= now)
-        names.update((name, None) for _, name in waiting)
-        return sorted(names, key=lambda name: (self._seen.get(name, now), name))
+        for name, look_at in self._waiting.items():
+            # Where something has just fallen due, what waits already is asked first.
+            if name not in names and (look_at <= now or (names and name not in self._faults)):
+                names[name] = self._slot(routines.get(name), now)
+        return sorted(names, key=lambda name: (names[name], name))
+
+    def _slot(self, routine: Routine | None, now: datetime) -> datetime:
+        """Return the slot that a routine waits for: the newest."""
+        slot = None
+        if routine is not None and routine.schedule is not None:
+            slot = routine.schedule.newest_at_or_before(now)
+        return slot or now
 
     def saw(self, name: str, slot: datetime) -> bool:
         """Return whether this engine was there when *slot* fell due, so that it only waits."""

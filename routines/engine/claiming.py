@@ -82,6 +82,8 @@ class Pass:
         faults: Routines that the store refused.
         busy: Routines whose lock another process had.
         done: Routines about which nothing is left to do now.
+        unarmed: Routines whose cursor says that they are not armed.
+        sessions: Sessions that are about to be taken.
     """
 
     ready: list[Ready] = field(default_factory=list)
@@ -92,6 +94,8 @@ class Pass:
     faults: dict[str, str] = field(default_factory=dict)
     busy: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
+    unarmed: list[str] = field(default_factory=list)
+    sessions: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,7 @@ class Claimer:
         if routine is None or routine.schedule is None or not routine.enabled:
             done.done.append(name)
             return None
-        owed = self._owed(routine, now)
+        owed = self._owed(routine, now, done)
         if owed is None:
             done.done.append(name)
             return None
@@ -194,7 +198,7 @@ class Claimer:
             return None
         return self._admit(routine, decided.run, decided.trigger, now, done)
 
-    def _owed(self, routine: Routine, now: datetime) -> Owed | None:
+    def _owed(self, routine: Routine, now: datetime, done: Pass) -> Owed | None:
         if routine.schedule is None:
             return None
         newest = routine.schedule.newest_at_or_before(now)
@@ -203,6 +207,7 @@ class Claimer:
         cursor = self._cursors.read(routine.name)
         if cursor is None or cursor.standing is not Standing.ARMED:
             # Not armed yet, or just back: the next look at the files brings its cursor up.
+            done.unarmed.append(routine.name)
             return None
         if cursor.schedule != schedule_key(routine):
             # Edited a moment ago: what the new schedule names from before, it does not owe.
@@ -283,6 +288,9 @@ class Claimer:
             done.waiting[routine.name] = f"its earlier turn {what}"
             return None
         session = routine.session_for(occurrence.ref.partition("@")[2])
+        if session in done.sessions:
+            done.waiting[routine.name] = f"session {session} is busy: an older slot goes first"
+            return None
         busy = self.busy(session)
         if busy is not None:
             done.waiting[routine.name] = f"session {session} is busy: {busy.holder or 'a turn'}"
@@ -291,6 +299,7 @@ class Claimer:
         if place is None:
             done.waiting[routine.name] = f"no free place ({self._definitions.concurrency} in use)"
             return None
+        done.sessions.add(session)
         claim = claim_line(
             work,
             owner=self._owner,
