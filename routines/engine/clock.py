@@ -1,12 +1,14 @@
 """The one module that reads the time or waits."""
 
-import asyncio
 import contextlib
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from routines.domain.clock import Clock
+
+if TYPE_CHECKING:
+    import asyncio
 
 # A suspended machine doesn't count its sleep as waiting, and a wall clock may be set: so the wall
 # clock is looked at again at least this often (PROMISES L7).
@@ -18,7 +20,7 @@ SHORTEST_WAIT_S = 0.001
 class EngineClock(Clock, Protocol):
     """A clock that a loop can wait by."""
 
-    async def wait(self, seconds: float, wake: asyncio.Event) -> None:
+    async def wait(self, seconds: float, wake: "asyncio.Event") -> None:
         """Return after *seconds*, or as soon as *wake* is set; never later than 30 s."""
 
 
@@ -37,8 +39,11 @@ class SystemClock:
         """Block this thread."""
         time.sleep(seconds)
 
-    async def wait(self, seconds: float, wake: asyncio.Event) -> None:
+    async def wait(self, seconds: float, wake: "asyncio.Event") -> None:
         """Return after *seconds*, or as soon as *wake* is set; never later than 30 s."""
+        # Here and not above: a turn process never waits in a loop, and lives as long as its agent.
+        import asyncio
+
         span = min(max(seconds, SHORTEST_WAIT_S), LONGEST_WAIT_S)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(span):
