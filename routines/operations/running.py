@@ -17,6 +17,7 @@ from routines.domain.outcome import Outcome
 from routines.domain.record import Record
 from routines.engine.definitions import FileDefinitions
 from routines.engine.engine import Engine, Limits
+from routines.engine.running import Running
 from routines.errors import InvalidFiles, NoScheduler, StateUnusable, StoreError, UnknownRoutine
 from routines.operations.agents_found import agents_found
 from routines.operations.context import Context
@@ -251,25 +252,33 @@ async def _run_by_hand(
 
     loop = asyncio.get_running_loop()
     interrupted = False
+    running: Running | None = None
+
+    def cancel(turn: Running) -> None:
+        try:
+            CancelStore(context.writable_state).ask(
+                turn.ref, by=context.who, person=True, at=context.clock.now(), reason="^C"
+            )
+        except StoreError:
+            # What can't be recorded as a cancel is ended all the same.
+            turn.stop()
+
+    def on_signal() -> None:
+        nonlocal interrupted
+        again, interrupted = interrupted, True
+        if running is not None:
+            if again:
+                running.stop()
+            else:
+                cancel(running)
+
+    # Before the claim: between it and a later handler a ^C would leave the turn to itself.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, on_signal)
     async with engine.opened():
         running = await engine.begin_run(name, **asked)
-
-        def on_signal() -> None:
-            nonlocal interrupted
-            if interrupted:
-                running.stop()
-                return
-            interrupted = True
-            try:
-                CancelStore(context.writable_state).ask(
-                    running.ref, by=context.who, person=True, at=context.clock.now(), reason="^C"
-                )
-            except StoreError:
-                # What can't be recorded as a cancel is ended all the same.
-                running.stop()
-
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, on_signal)
+        if interrupted:
+            cancel(running)
         record = await running.done
     if record is None:
         raise StoreError(
