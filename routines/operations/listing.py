@@ -1,41 +1,29 @@
 """`list`: every routine, where it stands, what comes next and what was last."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import partial
-from heapq import merge
-from itertools import islice
-from operator import itemgetter
+from datetime import datetime
 from typing import Any
 
-from routines.domain.names import format_instant, instant_name, safe_name
-from routines.domain.outcome import Outcome, State
+from routines.domain.names import format_instant
+from routines.domain.outcome import State
 from routines.domain.routine import Routine
 from routines.domain.schedule import has_ended
 from routines.errors import Problem
 from routines.operations.agents_found import agents_found
 from routines.operations.alarms import Alarms, pending_alarms
 from routines.operations.context import Context
-from routines.operations.entries import Entry, from_missed, from_record
-from routines.operations.history import due_words, name_key
-from routines.operations.life import Schedulers, age, schedulers, state_word
+from routines.operations.entries import Entry
+from routines.operations.history import due_words
+from routines.operations.life import Schedulers, schedulers
+from routines.operations.past import Past
 from routines.operations.pending import Due, Open, due_slots, is_paused, open_claims
-from routines.store.claims import ClaimStore
-from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
-from routines.store.state import State as StateFolder
 
-WEEK = timedelta(days=7)
-# Opened for the newest outcome and a run of failures; further back than a person counts.
-_LOOK_BACK = 50
 # Over all routines: what `7 DAYS` may open, so that `list` answers within a second.
 _WEEK_BUDGET = 6000
 _LEAST_A_ROUTINE = 100
-# Several entries agree that the newest one is no accident.
-_BAD = frozenset([Outcome.FAILED, Outcome.TIMED_OUT, Outcome.INTERRUPTED])
-_SAYS_NOTHING = frozenset([Outcome.SKIPPED, Outcome.CANCELLED, Outcome.SUPERSEDED, Outcome.MISSED])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +217,7 @@ class _Lister:
 
     def _row(self, name: str) -> Row:
         routine = self.workspace.routines.get(name)
-        past = _Past(self.state, name, self.now)
+        past = Past(self.state, name, now=self.now)
         mine = [one for one in self.open if one.record.routine == name]
         state, count, since = self._stands(name, routine, past, mine)
         held = state in ("broken", "paused", "disabled", "over", "by name", "no agent")
@@ -265,7 +253,7 @@ class _Lister:
         return None if ledger is None else ledger.turns
 
     def _stands(
-        self, name: str, routine: Routine | None, past: "_Past", mine: "list[Open]"
+        self, name: str, routine: Routine | None, past: Past, mine: "list[Open]"
     ) -> tuple[str, int | None, datetime | None]:
         """Return the word of its state, the number beside it, and since when."""
         for word in ("running", "lost", "unknown", "parked", "retrying", "buffered", "claimed"):
@@ -292,7 +280,7 @@ class _Lister:
             return "by name", None, None
         return ("over" if has_ended(routine.schedule, self.now) else "armed"), None, None
 
-    def _problem(self, name: str, past: "_Past", mine: "list[Open]") -> Trouble | None:
+    def _problem(self, name: str, past: Past, mine: "list[Open]") -> Trouble | None:
         if name in self.workspace.broken:
             problems = self.workspace.broken[name]
             armed = any(name in one.armed for one in self.alive.live)
@@ -323,69 +311,3 @@ def _next(routine: Routine | None, now: datetime) -> datetime | None:
     if routine is None or routine.schedule is None:
         return None
     return routine.schedule.next_after(now)
-
-
-class _Past:
-    """What has ended of one routine, newest first; read as far as it is asked for."""
-
-    def __init__(self, state: StateFolder | None, routine: str, now: datetime) -> None:
-        self.state = state
-        self.routine = routine
-        self.now = now
-        recent = list(islice(self._ended(), 1))
-        self.last = recent[0] if recent else None
-        self.failing, self.failing_since = self._failures()
-
-    def _failures(self) -> tuple[int, datetime | None]:
-        """Return how many of the newest ended badly one after the other, and since when."""
-        count, since = 0, None
-        for entry in islice(self._ended(), _LOOK_BACK):
-            outcome = Outcome(entry.outcome or "")
-            if outcome in _BAD:
-                count, since = count + 1, entry.instant
-            elif outcome not in _SAYS_NOTHING:
-                break
-        return count, since
-
-    def week(self, most: int) -> tuple[int | None, int | None, bool]:
-        """Return how many of seven days completed, how many are problems, and if more exist."""
-        ok = bad = seen = 0
-        for entry in self._ended(since=self.now - WEEK):
-            if seen == most:
-                return ok, bad, True
-            seen += 1
-            ok += entry.outcome == Outcome.COMPLETED.value
-            bad += entry.needs_a_person
-        return (ok, bad, False) if seen else (None, None, False)
-
-    def _ended(self, since: datetime | None = None) -> Iterator[Entry]:
-        if self.state is None:
-            return
-        claims, cursors = ClaimStore(self.state), CursorStore(self.state)
-        until = self.now
-        makers: list[Iterator[tuple[str, Callable[[], Entry | None]]]] = [
-            (
-                (name_key(path), partial(self._claim, claims, path))
-                for path in claims.walk([safe_name(self.routine)], since=since, until=until)
-            ),
-            (
-                (instant_name(one.last), partial(from_missed, one))
-                for one in cursors.missed(self.routine, since=since, until=until)
-            ),
-        ]
-        for _key, make in merge(*makers, key=itemgetter(0), reverse=True):
-            entry = make()
-            if entry is not None and entry.outcome is not None:
-                yield entry
-
-    def _claim(self, claims: ClaimStore, path: str) -> Entry | None:
-        record = claims.read_path(path)
-        if record is None or self.state is None:
-            return None
-        return from_record(record, state=self.state, standing=state_word(claims, record))
-
-
-def silent_since(listing: Listing) -> timedelta | None:
-    """Return for how long nothing has scheduled here, or None if something does or never did."""
-    at = listing.schedulers.last_at
-    return None if listing.schedulers.alive or at is None else age(listing.now, at)

@@ -1,0 +1,152 @@
+"""What has ended of one routine, newest first, read no further than it is asked for.
+
+`list` asks this of every routine at once. So the names of the files say what comes next, a record
+is known by its last line alone, and only what is shown is read whole.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+
+from routines.domain.names import instant_name, parse_instant_name, safe_name
+from routines.domain.outcome import Outcome
+from routines.operations.entries import Entry, from_missed, from_record
+from routines.operations.history import name_key
+from routines.operations.life import state_word
+from routines.store import files
+from routines.store.claims import ClaimStore
+from routines.store.cursors import CursorStore, Missed
+from routines.store.state import State
+
+WEEK = timedelta(days=7)
+# A run of failures is counted this far: further back than a person counts.
+_LOOK_BACK = 50
+_BAD = frozenset([Outcome.FAILED, Outcome.TIMED_OUT, Outcome.INTERRUPTED])
+# These neither begin nor end a run of failures: no turn of the agent has ended.
+_SAYS_NOTHING = frozenset([Outcome.SKIPPED, Outcome.CANCELLED, Outcome.SUPERSEDED, Outcome.MISSED])
+# An outcome line begins with this word, however its spaces were set by hand.
+_WORD, _WITHIN = b'"outcome"', 32
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What the last line of a record says.
+
+    Attributes:
+        instant: What it is filed under.
+        outcome: How it ended.
+        warned: Whether it carries warnings.
+        whole: Reads the rest.
+    """
+
+    instant: datetime
+    outcome: Outcome
+    warned: bool
+    whole: Callable[[], Entry | None]
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it is marked with `!`."""
+        return self.outcome in _BAD or self.outcome is Outcome.MISSED or self.warned
+
+
+class Past:
+    """What has ended of one routine.
+
+    Attributes:
+        last: The newest of it, whole; None if there is nothing.
+        failing: How many of the newest ended badly, one after the other.
+        failing_since: The first of these, or None.
+    """
+
+    def __init__(self, state: State | None, routine: str, *, now: datetime) -> None:
+        self._state = state
+        self._routine = routine
+        self._now = now
+        self._read: list[Ended] = []
+        self._more = iter(()) if state is None else self._walk(state)
+        newest = next(self._ended(), None)
+        self.last = None if newest is None else newest.whole()
+        self.failing, self.failing_since = self._failures()
+
+    def _failures(self) -> tuple[int, datetime | None]:
+        count, since = 0, None
+        for one in islice(self._ended(), _LOOK_BACK):
+            if one.outcome in _BAD:
+                count, since = count + 1, one.instant
+            elif one.outcome not in _SAYS_NOTHING:
+                break
+        return count, since
+
+    def week(self, most: int) -> tuple[int | None, int | None, bool]:
+        """Return how many of seven days completed, how many are bad, and whether more exist.
+
+        Args:
+            most: So many are looked at.
+        """
+        ok = bad = seen = 0
+        for one in self._ended():
+            if one.instant < self._now - WEEK:
+                break
+            if seen == most:
+                return ok, bad, True
+            seen += 1
+            ok += one.outcome is Outcome.COMPLETED
+            bad += one.is_bad
+        return (ok, bad, False) if seen else (None, None, False)
+
+    def _ended(self) -> Iterator[Ended]:
+        """Yield from the newest on; what was read once is not read again."""
+        yield from self._read
+        for one in self._more:
+            self._read.append(one)
+            yield one
+
+    def _walk(self, state: State) -> Iterator[Ended]:
+        claims, cursors = ClaimStore(state), CursorStore(state)
+        makers: list[Iterator[tuple[str, Callable[[], Ended | None]]]] = [
+            (
+                (name_key(path), partial(_of_claim, state, claims, path))
+                for path in claims.walk([safe_name(self._routine)], until=self._now)
+            ),
+            (
+                (instant_name(one.last), partial(_of_missed, one))
+                for one in cursors.missed(self._routine, until=self._now)
+            ),
+        ]
+        for _key, make in merge(*makers, key=itemgetter(0), reverse=True):
+            one = make()
+            if one is not None:
+                yield one
+
+
+def _of_missed(missed: Missed) -> Ended:
+    return Ended(missed.last, Outcome.MISSED, warned=False, whole=partial(from_missed, missed))
+
+
+def _of_claim(state: State, claims: ClaimStore, path: str) -> Ended | None:
+    """Return what a claim ended in; None while it has no outcome."""
+    data = files.read(state.at(path)) or b""
+    last = data[: data.rfind(b"\n")].rpartition(b"\n")[2]
+    instant = parse_instant_name(name_key(path))
+    if instant is None or _WORD not in last[:_WITHIN]:
+        return None
+    try:
+        end = json.loads(last)
+        outcome = Outcome(end["outcome"])
+    except (ValueError, KeyError):
+        return None
+    whole = partial(_read_whole, state, claims, path)
+    return Ended(instant, outcome, bool(end.get("warnings")), whole)
+
+
+def _read_whole(state: State, claims: ClaimStore, path: str) -> Entry | None:
+    record = claims.read_path(path)
+    if record is None:
+        return None
+    return from_record(record, state=state, standing=state_word(claims, record))
