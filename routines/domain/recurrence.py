@@ -40,7 +40,6 @@ _LISTS = {
     "BYHOUR": (0, 23, False),
     "BYMINUTE": (0, 59, False),
 }
-_LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _KEYS = ("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", *_LISTS)
 _ICAL_TIME = re.compile(r"[0-9]{8}T[0-9]{6}", re.ASCII)
 _WEEKS = r"(?:[1-9]|[1-4][0-9]|5[0-3])"
@@ -158,18 +157,8 @@ def _check(parts: dict[str, str]) -> None:
             _check_listed(key, value, lowest, highest, signed=signed)
     if "," in parts.get("BYMINUTE", ""):
         raise bad_rule("BYMINUTE has several values: a rule is hourly at the finest", "use `cron`")
-    _check_dates(parts)
     if "BYWEEKNO" in parts and frequency != "YEARLY":
         raise bad_rule("BYWEEKNO needs FREQ=YEARLY", None)
-
-
-def _check_dates(parts: dict[str, str]) -> None:
-    # 30 February would be looked for through fifty years of days.
-    if "BYMONTH" not in parts or "BYMONTHDAY" not in parts:
-        return
-    longest = max(_LONGEST_MONTHS[int(month) - 1] for month in parts["BYMONTH"].split(","))
-    if all(abs(int(day)) > longest for day in parts["BYMONTHDAY"].split(",")):
-        raise bad_rule("the rule never comes: no such month has such a day", "see BYMONTHDAY")
 
 
 def _check_number(parts: dict[str, str], key: str, most: int) -> None:
