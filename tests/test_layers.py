@@ -24,7 +24,6 @@ MAY_IMPORT = {
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # Each is named by one module alone: what it is trusted with is decided in one place.
 ONE_HOME = {
-    "dateutil": {"domain/recurrence.py"},
     "filelock": {"store/files.py"},
     "subprocess": {"agents/processes.py", "agents/command.py"},
     "click": {"cli"},
