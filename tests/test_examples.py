@@ -1,0 +1,144 @@
+"""Each example does what it says, without a network, in any zone, under any user."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+STAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """The environment of a person who has `routines` on the PATH, far away from our zone."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    command = programs / "routines"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m routines "$@"\n')
+    command.chmod(0o755)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ROUTINES_", "PYTEST_"))}
+    return kept | {
+        "HOME": str(tmp_path),
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(EXAMPLES.parent),
+        "ROUTINES": str(command),
+        "TMPDIR": str(tmp_path),
+        "TZ": "Pacific/Apia",
+    }
+
+
+@pytest.fixture
+def run(environment, tmp_path):
+    def run(*words, cwd=tmp_path, code=0):
+        ended = subprocess.run(
+            words,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        return ended.stdout + ended.stderr
+
+    return run
+
+
+def test_quickstart_fires_two_slots_once_each_in_one_conversation(run, tmp_path):
+    before = sorted(os.listdir(tmp_path))
+
+    said = run(str(EXAMPLES / "quickstart" / "run"))
+
+    slots = re.findall(rf"^hello@({STAMP}) completed$", said, re.MULTILINE)
+    assert len(set(slots)) == 2
+    assert f"hello@{slots[0]} was delivered before: completed" in said
+    assert '"turn 2 of routine:hello: Say hello' in said
+    assert "2 of 2: 2 completed. None without an outcome." in said
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_shell_agent_remembers_its_conversation_and_is_held_by_its_gate(run, tmp_path):
+    folder = tmp_path / "shell_agent"
+    shutil.copytree(
+        EXAMPLES / "shell_agent",
+        folder,
+        ignore=shutil.ignore_patterns(".routines", "conversations"),
+    )
+
+    assert "all right" in run("routines", "check", cwd=folder)
+    for times in (0, 1):
+        said = run("routines", "run", "morning", cwd=folder)
+        assert (
+            said.strip()
+            == f"I have been asked {times} times before. Now: What is planned for today?"
+        )
+    talk = folder / "conversations" / "routine_morning.txt"
+    assert talk.read_text().count("you: What is planned for today?") == 2
+    # A slot of a week ago is later than its start_within, whenever this runs.
+    said = run("routines", "fire", "morning", "--slot", "2026-06-01T07:00:00Z", cwd=folder)
+    assert "start_within" in said or "missed" in said
+
+
+def test_shell_agent_says_in_its_readme_what_it_answers():
+    text = (EXAMPLES / "shell_agent" / "README.md").read_text()
+
+    for times in (0, 1):
+        assert f"# I have been asked {times} times before. Now: What is planned for today?" in text
+
+
+def test_embedded_agent_runs_a_turn_and_a_chat_in_one_conversation(run):
+    said = run(sys.executable, str(EXAMPLES / "embedded" / "agent.py"), "--once")
+
+    assert said.splitlines() == [
+        "manual completed 1 of routine:digest: What was merged?",
+        "chat 2 of routine:digest: And what waits for me?",
+        "['manual completed']",
+    ]
+
+
+def test_embedded_agent_runs_until_it_is_interrupted(environment, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-u", str(EXAMPLES / "embedded" / "agent.py")],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = next(line for line in process.stdout if line.startswith("chat"))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert line == "chat 2 of routine:digest: And what waits for me?\n"
+    assert process.returncode == 130
+
+
+def test_self_waking_agent_is_called_again_until_it_is_done(run):
+    said = run(sys.executable, str(EXAMPLES / "self_waking" / "agent.py")).splitlines()
+
+    assert [line for line in said if line.startswith("woken")] == [
+        "woken: Look at the deploy, for the 1. time.",
+        "woken: Look at the deploy, for the 2. time.",
+    ]
+    assert len([line for line in said if line.startswith("Set. w-")]) == 2
+    assert said[-3:] == [
+        "manual completed Not through yet; I look again soon.",
+        "wake-up completed Not through yet; I look again soon.",
+        "wake-up completed The deploy is through.",
+    ]
+
+
+def test_every_example_is_named_on_its_page():
+    named = re.findall(r"^\| \[(\w+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+
+    assert sorted(named) == sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
