@@ -205,7 +205,7 @@ class _Boundary:
         return self._bug(error)
 
     def _usage(self, error: click.ClickException) -> int:
-        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        if type(error).__name__ == "NoArgsIsHelpError":  # click has it from 8.2 on
             click.echo(error.format_message())
             return EXIT_USAGE
         ctx = getattr(error, "ctx", None)

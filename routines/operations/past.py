@@ -4,7 +4,6 @@
 is known by its last line alone, and only what is shown is read whole.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +14,7 @@ from operator import itemgetter
 
 from routines.domain.names import instant_name, parse_instant_name, safe_name
 from routines.domain.outcome import Outcome
+from routines.operations.endings import ending
 from routines.operations.entries import Entry, from_missed, from_record
 from routines.operations.history import name_key
 from routines.operations.life import state_word
@@ -29,8 +29,6 @@ _LOOK_BACK = 50
 _BAD = frozenset([Outcome.FAILED, Outcome.TIMED_OUT, Outcome.INTERRUPTED])
 # These neither begin nor end a run of failures: no turn of the agent has ended.
 _SAYS_NOTHING = frozenset([Outcome.SKIPPED, Outcome.CANCELLED, Outcome.SUPERSEDED, Outcome.MISSED])
-# An outcome line begins with this word, however its spaces were set by hand.
-_WORD, _WITHIN = b'"outcome"', 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +129,12 @@ def _of_missed(missed: Missed) -> Ended:
 
 def _of_claim(state: State, claims: ClaimStore, path: str) -> Ended | None:
     """Return what a claim ended in; None while it has no outcome."""
-    data = files.read(state.at(path)) or b""
-    last = data[: data.rfind(b"\n")].rpartition(b"\n")[2]
+    end = ending(files.read(state.at(path)) or b"")
     instant = parse_instant_name(name_key(path))
-    if instant is None or _WORD not in last[:_WITHIN]:
-        return None
-    try:
-        end = json.loads(last)
-        outcome = Outcome(end["outcome"])
-    except (ValueError, KeyError):
+    if instant is None or end is None:
         return None
     whole = partial(_read_whole, state, claims, path)
-    return Ended(instant, outcome, bool(end.get("warnings")), whole)
+    return Ended(instant, Outcome(end["outcome"]), bool(end.get("warnings")), whole)
 
 
 def _read_whole(state: State, claims: ClaimStore, path: str) -> Entry | None:

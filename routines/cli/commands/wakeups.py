@@ -61,17 +61,17 @@ def cancel(call: Call, *, wakeup_id: str | None, session: str | None, all_: bool
 class _Wakeups(NearGroup):
     """`routines wakeups` alone lists them."""
 
-    def invoke(self, ctx: click.Context) -> object:
-        """Call the command, or list if there is none."""
-        if not ctx.args and not getattr(ctx, "_protected_args", ctx.args):
-            return ctx.invoke(list_.callback, session=None)  # type: ignore[arg-type]
-        return super().invoke(ctx)
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words, with `list` put before options that stand alone."""
+        alone = not args or args[0].startswith("-")
+        if alone and not {"-h", "--help", *self.commands} & set(args):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
 
 
 command = _Wakeups(
     "wakeups",
     params=[root_option(), json_option()],
-    invoke_without_command=True,
     short_help="Pending wake-ups.",
     help="Show what agents asked to be woken for; alone it lists what is pending.",
 )

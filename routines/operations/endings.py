@@ -1,0 +1,35 @@
+"""How a record ended, known from its last line alone: for those who look at thousands."""
+
+import json
+from typing import Any
+
+from routines.domain.outcome import Outcome, Reason
+
+# An outcome line begins with this word, however its spaces were set by hand.
+_WORD, _WITHIN = b'"outcome"', 32
+
+
+def ending(data: bytes) -> dict[str, Any] | None:
+    """Return the outcome line of a claim's file; None if its last whole line is something else.
+
+    Args:
+        data: The content of the file.
+    """
+    last = data[: data.rfind(b"\n")].rpartition(b"\n")[2]
+    if _WORD not in last[:_WITHIN]:
+        return None
+    try:
+        end = json.loads(last)
+        Outcome(end["outcome"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    found: dict[str, Any] = end
+    return found
+
+
+def is_calm(end: dict[str, Any]) -> bool:
+    """Return whether `--problems` leaves it out: completed without warnings, or gated (O3)."""
+    if end["outcome"] == Outcome.COMPLETED.value:
+        return not end.get("warnings")
+    gated = end.get("reason") == Reason.GATE.value
+    return bool(end["outcome"] == Outcome.SKIPPED.value and gated)

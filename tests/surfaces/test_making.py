@@ -1,0 +1,162 @@
+"""`init`, `new` and `check`: files that are right the first time, and are never overwritten."""
+
+import json
+
+import pytest
+
+from tests.surfaces.world import World, world
+
+
+@pytest.fixture
+def empty(tmp_path):
+    with world(tmp_path) as made:
+        yield made
+
+
+def test_init_writes_a_workspace_that_works(empty):
+    answer = empty.ask("init", "--yes")
+
+    assert answer.code == 0
+    assert "tz: Europe/Berlin" in (empty.root / "routines.yaml").read_text()
+    assert empty.ask("check").code == 0
+    assert (empty.root / ".routines" / ".gitignore").read_text() == "*\n"
+    assert answer.out.splitlines()[-3:] == [
+        "routines run daily-digest   # now, once, by hand",
+        "routines start              # from now on, at its times",
+        "routines history daily-digest",
+    ]
+
+
+def test_init_takes_the_first_agent_that_is_there(empty):
+    empty.program("claude")
+
+    empty.ask("init", "--yes")
+
+    assert "agent: claude" in (empty.root / "routines.yaml").read_text()
+    assert empty.ask("check").code == 0
+
+
+def test_init_keeps_what_exists(empty):
+    empty.settings("tz: Europe/Riga\nagent: echo\n")
+    empty.routine("mine", 'cron: "0 9 * * *"\n')
+
+    answer = empty.ask("init", "--yes")
+
+    assert answer.code == 0
+    assert (empty.root / "routines.yaml").read_text() == "tz: Europe/Riga\nagent: echo\n"
+    assert [path.name for path in (empty.root / "routines").iterdir()] == ["mine.yaml"]
+
+
+@pytest.mark.parametrize("words", [["--tz", "Berlin"], ["--agent", "gpt"]])
+def test_init_refuses_what_is_not_there_and_writes_nothing(empty, words):
+    answer = empty.ask("init", "--yes", *words)
+
+    assert answer.code in (1, 2)
+    assert not list(empty.root.iterdir())
+
+
+def test_new_writes_a_file_that_is_read_back_as_it_was_typed(ws: World):
+    prompt = 'say: "hello"\n  # not a comment\n'
+
+    answer = ws.ask("new", "weekly report", "--cron", "0 9 * * 1", "--cron", "@daily", prompt)
+
+    assert answer.code == 0
+    assert "weekly report is next due, in Europe/Berlin (+01:00):" in answer.out
+    assert ws.ask("check").code == 0
+    schedule = json.loads(ws.ask("list", "--json").out)["routines"][0]["schedule"]
+    assert schedule == "0 9 * * 1; @daily"
+
+
+def test_new_reads_a_prompt_from_stdin(ws, monkeypatch):
+    import io
+
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"two\r\nlines\r\n")))
+
+    ws.ask("new", "a", "-")
+
+    assert "two\n  lines" in (ws.root / "routines" / "a.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["a", "--cron", "0 9 * *", "x"], "has 4 fields"),
+        (["a", "--every", "5", "x"], 'write "5s" or "5m"'),
+        (["a", "--at", "09:00", "x"], "time of day"),
+        (["a", "--tz", "Europe/Rigga", "x"], "Europe/Rigga"),
+        (["a", "--agent", "nobody", "x"], "no agent is called that"),
+        (["a", ""], "prompt"),
+    ],
+)
+def test_new_refuses_what_would_not_be_right_and_writes_nothing(ws, words, said):
+    answer = ws.ask("new", *words)
+
+    assert answer.code == 1
+    assert said in answer.err
+    assert not (ws.root / "routines").exists()
+
+
+def test_new_never_overwrites_also_in_another_case(ws):
+    ws.routine("Daily", 'cron: "0 9 * * *"\n')
+
+    answer = ws.ask("new", "daily", "x")
+
+    assert answer.code == 2
+    assert "there is a routine 'Daily' already" in answer.err
+
+
+def test_check_of_one_file_looks_at_no_other(ws):
+    ws.routine("good", 'cron: "0 9 * * *"\n')
+    ws.routine("bad", "promt: x\n")
+
+    assert ws.ask("check", "routines/good.yaml").code == 0
+    assert ws.ask("check", "routines/bad.yaml").code == 1
+
+
+def test_an_agent_whose_program_is_not_there_is_an_error_of_check(ws):
+    ws.settings("tz: Europe/Berlin\nagent: mine\nagents: {mine: {command: [my-agent]}}\n")
+    ws.routine("daily", 'cron: "0 9 * * *"\n')
+
+    missing = ws.ask("check", width=120)
+    ws.program("my-agent")
+    there = ws.ask("check")
+
+    assert missing.code == 1
+    assert "mine: my-agent: not on PATH (/no/bin)" in missing.out
+    assert there.code == 0
+
+
+def test_a_routine_without_an_agent_is_an_error_of_check_and_a_state_of_list(ws):
+    ws.settings("tz: Europe/Berlin\n")
+    ws.routine("daily", 'cron: "0 9 * * *"\n')
+
+    assert ws.ask("check").code == 1
+    assert "! daily           no agent" in ws.ask("list").out
+
+
+def test_while_no_zone_is_set_a_note_says_what_utc_means_here(ws):
+    ws.settings("agent: echo\n")
+    ws.routine("daily", 'cron: "0 9 * * *"\n')
+
+    answer = ws.ask("list")
+
+    assert answer.err == (
+        "note: no zone is set, so times are UTC: 09:00 is 10:00 here (Europe/Berlin, +01:00)."
+        " Write in routines.yaml: tz: Europe/Berlin\n"
+    )
+
+
+def test_adopt_takes_a_moved_state_folder_and_fork_gives_a_copy_its_own_id(ws):
+    before = ws.state.workspace
+    copy = ws.root / ".routines"
+    copy.rename(ws.root / "old")
+    import shutil
+
+    shutil.copytree(ws.root / "old", copy)
+
+    assert ws.ask("doctor", "--only", "state").code == 1
+    assert ws.ask("doctor", "--adopt").code == 0
+    assert ws.ask("doctor", "--only", "state").code == 0
+    assert ws.state.workspace == before
+    assert ws.ask("doctor", "--fork").code == 0
+    assert ws.state.workspace != before
