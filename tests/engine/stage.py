@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import os
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from routines.domain import schedule as schedules
 from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind
-from routines.domain.routine import CatchUpPolicy, Routine
+from routines.domain.routine import Routine
 from routines.engine import host
 from routines.engine.arming import counted
 from routines.engine.engine import Engine
@@ -183,6 +183,22 @@ class Stage:
         return [f"{turn.slot:%H:%M}" for turn in self.agent.turns if turn.slot is not None]
 
 
+def content(path):
+    """The bytes of a file, None if it is not there."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def put(path, data=b""):
+    """Write a file, and what is missing above it."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(data)
+
+
 async def eventually(condition, seconds=30.0):
     """Wait until *condition* is true and return its value: for real processes alone."""
     limit = time.monotonic() + seconds
@@ -190,6 +206,3 @@ async def eventually(condition, seconds=30.0):
         assert time.monotonic() < limit, "it never came to be"
         await asyncio.sleep(0.01)
     return value
-
-
-__all__ = ["HOUR", "MINUTE", "SECOND", "START", "UTC", "CatchUpPolicy", "Counting", "Stage", "at"]

@@ -13,7 +13,7 @@ from routines.domain.record import Event, Owner
 from routines.engine import host
 from routines.engine.off_loop import quiet
 from routines.store.claims import Draft
-from tests.engine.stage import HOUR, MINUTE, SECOND, at, every, once, routine
+from tests.engine.stage import HOUR, MINUTE, SECOND, at, content, every, once, put, routine
 
 REF = "digest@2026-06-01T08:05:00Z"
 SLOT = Occurrence(Kind.SLOT, "digest", at("08:05"))
@@ -136,21 +136,17 @@ async def test_claim_whose_outcome_is_there_loses_its_second_name(stage):
     assert stage.history() == ["08:05 completed"]
 
 
-@pytest.mark.parametrize("content", [b"", b'{"event":"cla'], ids=["empty", "torn"])
-async def test_claim_that_cannot_be_read_stays_claimed_and_is_settled_after_10_minutes(
-    stage, content
-):
+@pytest.mark.parametrize("torn", [b"", b'{"event":"cla'], ids=["empty", "torn"])
+async def test_claim_that_cannot_be_read_stays_claimed_and_is_settled_after_10_minutes(stage, torn):
     path = leave_claim(stage)
-    with open(path, "wb") as file:
-        file.write(content)
+    put(path, torn)
     await look(stage)
     assert stage.record(REF).end is None
 
     age(path, 11)
     await look(stage)
     assert stage.history() == ["08:05 interrupted owner-unknown"]
-    with open(f"{path}.corrupt", "rb") as file:
-        assert file.read() == content
+    assert content(f"{path}.corrupt") == torn
     assert stage.agent.turns == []
 
 
@@ -364,17 +360,14 @@ async def test_fault_with_one_claim_keeps_no_other_from_being_settled(stage, mon
 
 
 async def test_abandoned_draft_is_swept_away_once_it_is_a_minute_old(stage):
-    folder = stage.state.at("open")
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, "digest~2026-06-01T08-05-00Z~0badcafe")
-    with open(path, "w"):
-        pass
+    path = stage.state.at("open", "digest~2026-06-01T08-05-00Z~0badcafe")
+    put(path)
     await look(stage)
-    assert os.path.exists(path)
+    assert content(path) == b""
     age(path, 2)
     await look(stage)
 
-    assert not os.path.exists(path)
+    assert content(path) is None
     assert stage.records() == []
 
 

@@ -17,7 +17,7 @@ from routines.agents.base import (
 from routines.domain.outcome import Outcome
 from routines.engine import turns
 from routines.errors import SessionBusyError
-from tests.engine.stage import HOUR, MINUTE, SECOND, at, eventually, every, once, routine
+from tests.engine.stage import HOUR, MINUTE, SECOND, at, content, eventually, every, once, routine
 
 
 def raising(error):
@@ -79,10 +79,9 @@ async def test_empty_reply_is_completed_with_a_warning(stage):
 async def test_prompt_and_reply_are_kept_beside_the_record(stage):
     record = await one_turn(stage, lambda _: "línea 1\nline 2 \U0001f98a")
     folder = stage.state.at("output", record.occurrence.place)
-    with open(f"{folder}/reply.md", encoding="utf-8") as file:
-        assert file.read() == "línea 1\nline 2 \U0001f98a"
-    with open(f"{folder}/prompt.md", encoding="utf-8") as file:
-        assert file.read() == "write the digest"
+
+    assert content(f"{folder}/reply.md").decode() == "línea 1\nline 2 \U0001f98a"
+    assert content(f"{folder}/prompt.md") == b"write the digest"
 
 
 async def test_cost_of_a_turn_is_the_difference_of_running_totals(stage):
