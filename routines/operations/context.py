@@ -84,6 +84,11 @@ class Context:
         self.__dict__["state"] = state
         return state
 
+    def forget_state(self) -> None:
+        """Look at the state folder anew: it has another id now."""
+        self.__dict__.pop("state", None)
+        self.__dict__.pop("writable_state", None)
+
     @cached_property
     def who(self) -> str:
         """Who asks: the turn that this process belongs to, else `user@host`."""

@@ -19,7 +19,7 @@ from routines.operations.pending import open_claims
 from routines.operations.zone_note import zone_note
 from routines.store import files
 from routines.store.sessions import SessionStore
-from routines.store.state import State, adopt, open_for_reading
+from routines.store.state import State, open_for_reading
 
 # A conversation of so many turns costs more each turn than it is worth.
 _MANY_TURNS = 50
@@ -119,12 +119,17 @@ def take_over(context: Context, *, fork: bool) -> Finding:
 
     Raises:
         StateMissing, StateForeign: There is none, or it is another user's.
+        StoreBusy: Something of routines runs on it.
     """
-    from routines.agents.processes import boot_id
+    from routines.operations.stepping_in import adopt
 
-    state = adopt(context.root.state, boot=boot_id() or None, fork=fork)
+    adopted = adopt(context, fork=fork)
     how = "has an id of its own now" if fork else "is taken as the one that it was"
-    return Finding(Level.OK, "state", f"{state.path} {how}: {state.workspace}")
+    text = f"{adopted.state.path} {how}: {adopted.state.workspace}"
+    if fork:
+        text += f"; {adopted.interrupted} open turns are the original's, "
+        text += f"{adopted.epochs} sessions begin anew"
+    return Finding(Level.OK, "state", text)
 
 
 # One function a subject ------------------------------------------------------------------------

@@ -166,7 +166,7 @@ def open_for_writing(path: str, *, boot: str | None) -> State:
         StateUnusable: It is no folder.
     """
     path = os.path.abspath(path)
-    _check_place(path)
+    check_place(path)
     try:
         state = _open_or_make(path, boot)
     except OSError as error:
@@ -183,7 +183,13 @@ def open_for_writing(path: str, *, boot: str | None) -> State:
     return state
 
 
-def _check_place(path: str) -> None:
+def check_place(path: str) -> None:
+    """Refuse a place that is no folder of ours; one that is not there is fine.
+
+    Raises:
+        StateForeign: It belongs to another user, or may not be read.
+        StateUnusable: It is no folder.
+    """
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -234,7 +240,7 @@ def adopt(path: str, *, boot: str | None, fork: bool) -> State:
             turn keys and native sessions are its own.
     """
     state = open_for_reading(path)
-    _check_place(state.path)
+    check_place(state.path)
     found = os.stat(state.path)
     workspace = str(uuid.uuid4()) if fork else state.workspace
     renewed = Format(LAYOUT, workspace, found.st_ino, found.st_dev, boot)
