@@ -1,0 +1,236 @@
+"""Slots that an outside clock delivers, and single passes (PROMISES L4)."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from routines.errors import SessionBusyError, SlotRefused, UnknownRoutine
+from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, every, once, routine
+
+
+async def fire(stage, slot, *routines):
+    engine = stage.engine(*(routines or [routine(schedule=every(5))]), is_scheduler=False)
+    async with engine.opened():
+        return await engine.fire("digest", slot)
+
+
+async def first_seen(stage, digest=None):
+    async with stage.running(digest or routine(schedule=every(5))):
+        pass
+
+
+async def test_delivered_slot_is_claimed_run_and_settled(stage):
+    stage.clock.set(at("08:05:02"))
+    delivery = await fire(stage, at("08:05"))
+
+    assert (delivery.word, delivery.record.outcome) == ("claimed", "completed")
+    assert stage.agent.turns[0].trigger == "external"
+    assert stage.history() == ["08:05 completed"]
+
+
+async def test_slot_delivered_twice_runs_once(stage):
+    stage.clock.set(at("08:05:02"))
+    await fire(stage, at("08:05"))
+    delivery = await fire(stage, at("08:05"))
+
+    assert (delivery.word, delivery.record.outcome) == ("duplicate", "completed")
+    assert len(stage.agent.turns) == 1
+
+
+async def test_slot_delivered_twice_at_once_runs_once(stage):
+    stage.clock.set(at("08:05:02"))
+    deliveries = await asyncio.gather(*(fire(stage, at("08:05")) for _ in range(4)))
+
+    assert sorted(one.word for one in deliveries) == ["claimed"] + ["duplicate"] * 3
+    assert len(stage.agent.turns) == 1
+
+
+async def test_slot_that_a_scheduler_ran_is_a_duplicate(stage):
+    async with stage.running(routine(schedule=every(5))):
+        await stage.clock.advance_to(at("08:05"))
+    delivery = await fire(stage, at("08:05"))
+
+    assert delivery.word == "duplicate"
+    assert len(stage.agent.turns) == 1
+
+
+async def test_slot_older_than_one_that_ran_is_stale_and_recorded(stage):
+    stage.clock.set(at("08:15:02"))
+    await first_seen(stage)
+    await fire(stage, at("08:15"))
+    delivery = await fire(stage, at("08:05"))
+
+    assert (delivery.word, delivery.record) == ("stale", None)
+    assert stage.history() == ["08:05-08:05 missed stale x1", "08:15 completed"]
+
+
+async def test_stale_slot_delivered_twice_is_recorded_once(stage):
+    stage.clock.set(at("08:15:02"))
+    await fire(stage, at("08:15"))
+    for _ in range(2):
+        await fire(stage, at("08:05"))
+
+    assert len(stage.missed()) == 1
+
+
+async def test_slot_of_a_disabled_routine_is_missed_disabled(stage):
+    stage.clock.set(at("08:05:02"))
+    delivery = await fire(stage, at("08:05"), routine(schedule=every(5), enabled=False))
+
+    assert delivery.word == "missed"
+    assert stage.history() == ["08:05-08:05 missed disabled x1"]
+
+
+async def test_slot_past_its_start_within_is_missed_too_late(stage):
+    stage.clock.set(at("10:00"))
+    delivery = await fire(stage, at("08:05"), routine(schedule=every(5), start_within=HOUR))
+
+    assert delivery.word == "missed"
+    assert stage.history() == ["08:05-08:05 missed too-late x1"]
+
+
+async def test_late_slot_runs_whatever_first_seen_and_catch_up_say(stage):
+    stage.clock.set(at("10:00"))
+    delivery = await fire(stage, at("08:05"), routine(schedule=once("08:05")))
+
+    assert delivery.word == "claimed"
+    assert stage.agent.turns[0].late == timedelta(minutes=115)
+
+
+async def test_instant_that_the_schedule_does_not_name_is_refused_with_its_neighbours(stage):
+    stage.clock.set(at("09:00"))
+    with pytest.raises(SlotRefused) as refused:
+        await fire(stage, at("08:07"))
+
+    assert "2026-06-01T08:05:00Z and 2026-06-01T08:10:00Z" in refused.value.hint
+    assert stage.history() == []
+
+
+@pytest.mark.parametrize(("ahead", "taken"), [(60 * SECOND, True), (61 * SECOND, False)])
+async def test_slot_may_come_a_minute_early_and_no_more(stage, ahead, taken):
+    stage.clock.set(at("09:00") - ahead)
+    if taken:
+        assert (await fire(stage, at("09:00"))).word == "claimed"
+    else:
+        with pytest.raises(SlotRefused):
+            await fire(stage, at("09:00"))
+
+
+async def test_slot_that_came_early_is_not_run_again_when_it_is_due(stage):
+    digest = routine(schedule=every(5))
+    await first_seen(stage, digest)
+    stage.clock.set(at("08:04:30"))
+    await fire(stage, at("08:05"))
+    async with stage.running(digest):
+        await stage.clock.advance_to(at("08:10"))
+
+    assert stage.slots == ["08:05", "08:10"]
+
+
+async def test_without_a_schedule_any_whole_second_is_a_slot(stage):
+    bare = routine()
+    object.__setattr__(bare, "schedule", None)
+    stage.clock.set(at("08:05:02"))
+    assert (await fire(stage, at("08:03:07"), bare)).word == "claimed"
+    with pytest.raises(SlotRefused):
+        await fire(stage, at("08:03:08") + timedelta(milliseconds=5), bare)
+
+
+async def test_slots_that_a_delivery_passes_over_are_recorded(stage):
+    digest = routine(schedule=every(5))
+    async with stage.running(digest):
+        await stage.clock.advance_to(at("08:05"))
+    stage.clock.set(at("08:25:01"))
+    await fire(stage, at("08:25"))
+
+    assert stage.history() == [
+        "08:05 completed",
+        "08:10-08:20 missed no-scheduler x3",
+        "08:25 completed",
+    ]
+
+
+async def test_delivery_that_meets_its_session_busy_claims_nothing_and_says_who(stage):
+    async with stage.running(routine(schedule=cron("0 0 1 1 *"))) as engine:
+        async with engine.hold("routine:digest", who="ana's shell"):
+            stage.clock.set(at("08:05:02"))
+            with pytest.raises(SessionBusyError, match="ana's shell"):
+                await fire(stage, at("08:05"))
+        assert stage.records() == []
+        assert (await fire(stage, at("08:05"))).word == "claimed"
+
+
+async def test_delivery_that_meets_its_own_earlier_turn_is_skipped_for_overlap(stage):
+    digest = routine(schedule=every(5))
+    async with stage.running(digest):
+        stage.agent.hold()
+        await stage.clock.advance_to(at("08:05"))
+        stage.clock.set(at("08:09:59"))
+        delivery = await fire(stage, at("08:10"), digest)
+
+    assert (delivery.word, delivery.record.reason) == ("skipped", "overlap")
+
+
+async def test_delivery_of_a_claim_that_was_never_started_starts_it(stage):
+    from tests.engine.test_recovering import leave_claim
+
+    leave_claim(stage)
+    delivery = await fire(stage, at("08:05"))
+
+    assert (delivery.word, delivery.record.outcome) == ("claimed", "completed")
+
+
+async def test_delivery_for_a_misspelt_routine_says_so(stage):
+    engine = stage.engine(routine(), is_scheduler=False)
+    async with engine.opened():
+        with pytest.raises(UnknownRoutine):
+            await engine.fire("digets", at("08:05"))
+
+
+# Single passes -----------------------------------------------------------------------------------
+
+
+async def test_tick_runs_what_is_due_waits_for_it_and_returns_the_records(stage):
+    digest = routine(schedule=every(5))
+    await first_seen(stage, digest)
+    stage.clock.move(6 * MINUTE)
+    async with stage.engine(digest, is_scheduler=False).opened() as engine:
+        records = await engine.tick()
+
+    assert [(record.ref, record.outcome) for record in records] == [
+        ("digest@2026-06-01T08:05:00Z", "completed")
+    ]
+
+
+async def test_tick_twice_runs_it_once(stage):
+    digest = routine(schedule=every(5))
+    await first_seen(stage, digest)
+    stage.clock.move(6 * MINUTE)
+    for _ in range(2):
+        async with stage.engine(digest, is_scheduler=False).opened() as engine:
+            await engine.tick()
+
+    assert len(stage.agent.turns) == 1
+
+
+async def test_tick_of_one_routine_leaves_the_others(stage):
+    routines = [routine("a", every(5)), routine("b", every(5))]
+    async with stage.running(*routines):
+        pass
+    stage.clock.move(6 * MINUTE)
+    async with stage.engine(*routines, is_scheduler=False).opened() as engine:
+        await engine.tick(["a"])
+
+    assert [turn.routine for turn in stage.agent.turns] == ["a"]
+
+
+async def test_two_engines_on_one_state_folder_run_each_slot_once(stage):
+    digest = routine(schedule=every(5))
+    async with stage.running(digest), stage.running(digest), stage.running(digest):
+        await stage.clock.advance_to(at("09:00"))
+
+    assert len(stage.slots) == len(set(stage.slots)) == 12
+    assert stage.history() == [f"08:{n:02} completed" for n in range(5, 60, 5)] + [
+        "09:00 completed"
+    ]
