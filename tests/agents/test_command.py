@@ -326,6 +326,7 @@ def test_busy_text_on_stderr_counts_only_beside_a_failure(run):
     )
     assert run("sh", "-c", "echo 'Active Writer' >&2; exit 1", **busy).reason is Reason.EXIT
     assert run("sh", "-c", "echo 'active writer'; exit 1", **busy).reason is Reason.EXIT
+    assert run("sh", "-c", "echo 'an active writer' >&2", **busy).outcome is Outcome.COMPLETED
 
 
 @pytest.mark.parametrize("keys", [{}, {"busy_stderr": ("no",)}])
@@ -758,6 +759,14 @@ def test_background_child_that_holds_stdout_does_not_hold_the_turn(run, state, t
     assert processes.leftovers(state, turn.key) == []
 
 
+def test_what_a_child_says_after_the_end_of_the_leader_is_no_part_of_the_reply(run):
+    child = "trap 'echo late; exit' TERM; touch ready; while :; do sleep 0.05; done"
+
+    result = run("sh", "-c", f"({child}) & while [ ! -e ready ]; do sleep 0.01; done; echo line")
+
+    assert result.reply.text == "line\n"
+
+
 def test_background_child_that_goes_on_printing_does_not_hold_the_turn(run):
     result = run("sh", "-c", "yes & echo line; exit 3")
 
@@ -888,6 +897,7 @@ def test_agent_that_ended_by_itself_before_is_judged_by_how_it_did(run):
     result = run("sh", "-c", "echo done", stop_requested=ask)
 
     assert verdict(result) == (Outcome.COMPLETED, None, "")
+    assert result.reply.text == "done\n"
 
 
 def test_limit_counts_the_time_that_the_machine_is_awake(run, clock):

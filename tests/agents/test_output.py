@@ -95,6 +95,7 @@ def test_last_line_is_never_made_of_two_halves_with_a_gap_between():
     capture = feed(Capture(head=10, tail=10), b"A" * 10 + b"." * 100 + b"\nB")
 
     assert capture.last_line() == "B"
+    assert feed(Capture(head=10, tail=10), b"A" * 10 + b"." * 100).last_line() == "." * 10
 
 
 def test_one_line_of_50_mb_is_bounded_everywhere():

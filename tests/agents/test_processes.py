@@ -177,7 +177,7 @@ def test_ps_tells_parent_group_and_start(only_ps):
     assert processes.find_process(process.pid) is None
 
 
-def test_a_group_is_ended_also_by_ps_alone(only_ps, clock, turn, state):
+def test_a_group_is_ended_also_by_ps_alone(only_ps, clock):
     with started("sh", "-c", "sleep 300 & sleep 300", start_new_session=True) as process:
         tree = Tree(state="", turn_key="", leader=process.pid)
         eventually(lambda: len(tree.members()) > 1)
