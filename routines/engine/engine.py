@@ -39,6 +39,7 @@ from routines.engine.recovering import Recoverer
 from routines.engine.running import Runner, Running, turn_of_caller, wait_for
 from routines.engine.tools import WakeTools
 from routines.engine.turns import Verdict, cancelled
+from routines.engine.unstarted import Unstarted
 from routines.engine.waking import Waker
 from routines.engine.work import Work
 from routines.errors import (
@@ -297,7 +298,7 @@ class Engine:
         self._recovered_at = self._beat_at = float("-inf")
         # Not in the first hour: a clock that is wrong at boot must not decide what is old.
         self._pruned_at = self._last_awake
-        self._unstarted = self._arm_again = True
+        self._unstarted, self._arm_again = Unstarted(), True
         self._waiting: dict[str, str] = {}
         self._scheduler: Scheduler | None = None
         self._scheduler_fd: int | None = None
@@ -403,7 +404,7 @@ class Engine:
             # Claimed and unstarted: held on to, they would wait for as long as we live.
             for ready in done.ready:
                 ready.let_go()
-            self._unstarted = True
+            self._unstarted.look_soon()
             raise
         return done
 
@@ -441,10 +442,9 @@ class Engine:
     def _recover(self, now: datetime, done: Pass) -> None:
         awake = self._clock.awake()
         due = awake - self._recovered_at >= _RECOVER_EVERY.total_seconds()
-        if not due and not self._unstarted:
+        if not self._unstarted.take(awake) and not due:
             return
         self._recovered_at = awake
-        self._unstarted = False
         recovered = self._recoverer.recover()
         done.settled += recovered.settled
         for claim in sorted(recovered.owed_again, key=lambda claim: claim.record.due_at):
@@ -452,17 +452,17 @@ class Engine:
                 self._take_up(claim, now, done)
             except (RoutinesError, OSError) as error:
                 claim.let_go()
-                self._unstarted = True
+                self._unstarted.hold_back(claim.record.ref, awake)
                 log.error(  # noqa: TRY400 - the cause is in the message
                     "take-up-failed", extra={"ref": claim.record.ref, "error": str(error)}
                 )
 
     def _take_up(self, claim: Claim, now: datetime, done: Pass) -> None:
         """Decide anew about a claim that was never started."""
-        if self._stopping:
+        record = claim.record
+        if self._stopping or not self._unstarted.may_start(record.ref, self._clock.awake()):
             claim.let_go()
             return
-        record = claim.record
         decided = self._cancelled(record) or self._work_again(record, now)
         if isinstance(decided, Verdict):
             done.settled.append(
@@ -475,7 +475,7 @@ class Engine:
             claim, decided, needs_place=record.occurrence.kind is not Kind.MANUAL, now=now
         )
         if ready is None:
-            self._unstarted = True
+            self._unstarted.look_soon()
         else:
             done.ready.append(ready)
 
@@ -543,7 +543,8 @@ class Engine:
             # Another process saw it otherwise than we do: the next look brings its cursor up.
             self._arming.forget(name)
             self._arm_again = True
-        self._unstarted = self._unstarted or found.unstarted
+        if found.unstarted:
+            self._unstarted.look_soon()
         done.settled += found.settled
         done.missed += found.missed
         done.waiting |= found.waiting
@@ -554,7 +555,8 @@ class Engine:
         woken = self._waker.fire_due(now)
         done.ready += woken.ready
         done.settled += woken.settled
-        self._unstarted = self._unstarted or woken.unstarted
+        if woken.unstarted:
+            self._unstarted.look_soon()
 
     def _prune(self, now: datetime) -> None:
         awake = self._clock.awake()
@@ -600,8 +602,9 @@ class Engine:
             if not running.done.done():
                 running.done.set_result(record)
             if record is None:
-                self._unstarted = True
+                self._unstarted.hold_back(running.ref, self._clock.awake())
             else:
+                self._unstarted.forget(running.ref)
                 self._settled(record)
             self._agenda.hurry()
             self._wake.set()
