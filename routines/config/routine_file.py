@@ -39,9 +39,16 @@ from routines.config.walker import (
 )
 from routines.config.workspace_file import WorkspaceSettings, check_agent
 from routines.domain import schedule as schedules
+from routines.domain.durations import format_span
 from routines.domain.names import check_routine_name
-from routines.domain.routine import DEFAULT_TIMEOUT, CatchUpPolicy, OverlapPolicy, Routine
-from routines.domain.schedule import Schedule
+from routines.domain.routine import (
+    DEFAULT_MAX_CATCH_UP,
+    DEFAULT_TIMEOUT,
+    CatchUpPolicy,
+    OverlapPolicy,
+    Routine,
+)
+from routines.domain.schedule import Schedule, shortest_gap
 from routines.errors import InvalidName, InvalidSchedule, Problem, UsageError
 
 _T = TypeVar("_T")
@@ -189,18 +196,11 @@ ROUTINE_KEYS = (
         Word(tuple(CatchUpPolicy), _FOREIGN_CATCH_UPS),
         "What is owed after an absence.",
         "one",
-        built=("none", "one"),
     ),
-    Key("max_catch_up", Whole(1, 1000), "The most that `catch_up: all` owes.", "100", later=True),
+    Key("max_catch_up", Whole(1, 1000), "The most that `catch_up: all` owes.", "100"),
     Key("start_within", Span(), "Later than this after its slot it is missed.", "no limit"),
     Key("timeout", Span(MOMENT), "Of one turn with its gates, in time awake.", "1h"),
-    Key(
-        "jitter",
-        Span(zero=True),
-        "A stable offset from the slot.",
-        "0",
-        built=(timedelta(0),),
-    ),
+    Key("jitter", Span(zero=True), "The longest stable offset from the slot.", "0s"),
     Key("retry", RETRY, "What is done when a turn provably did not start.", later=True),
     Key(
         "rerun_interrupted",
@@ -319,6 +319,7 @@ class _Routine:
         given = self.values.by_key
         zone = given.get("tz", self.settings.tz)
         schedule = self._schedule(zone)
+        jitter = self._jitter(schedule)
         prompt = self._prompt()
         cwd = self._path("cwd") or self.root
         env_file = self._path("env_file") or self.settings.env_file
@@ -351,6 +352,8 @@ class _Routine:
             session_turns=given.get("session_turns"),
             overlap=OverlapPolicy(given.get("overlap", OverlapPolicy.SKIP)),
             catch_up=CatchUpPolicy(given.get("catch_up", CatchUpPolicy.ONE)),
+            max_catch_up=given.get("max_catch_up", DEFAULT_MAX_CATCH_UP),
+            jitter=jitter,
             start_within=given.get("start_within"),
             timeout=given.get("timeout", DEFAULT_TIMEOUT),
             only_if=given.get("only_if"),
@@ -369,6 +372,19 @@ class _Routine:
         )
 
     # --- when ---
+
+    def _jitter(self, schedule: Schedule | None) -> timedelta:
+        """Return the jitter, refused where slots could fall due out of their order."""
+        jitter: timedelta = self.values.get("jitter", timedelta(0))
+        gap = None if schedule is None or not jitter else shortest_gap(schedule)
+        if gap is not None and jitter > gap:
+            self.report.refuse(
+                self.values.nodes["jitter"],
+                "jitter",
+                f"is longer than the shortest gap between two slots, {format_span(gap)}",
+                f"at most jitter: {format_span(gap)}",
+            )
+        return jitter
 
     def _schedule(self, zone: str) -> Schedule | None:
         """Return the schedule, or None if there is none or it is wrong."""

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from routines.domain.outcome import Reason, Trigger
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy
-from routines.domain.schedule import Schedule
+from routines.domain.timetable import Timetable
 
 # A slot that starts later than this after its instant was not seen coming: it is caught up with.
 ON_TIME = timedelta(seconds=60)
@@ -23,7 +23,7 @@ class Owed:
 
     Attributes:
         base: Everything up to here is claimed, recorded, or from before the routine existed.
-        newest: The newest slot after *base* and not in the future.
+        newest: The newest slot after *base* that has fallen due.
         previous: The slot before *newest* if it is after *base* too; then older ones are owed.
     """
 
@@ -57,7 +57,7 @@ class Plan:
 
 
 def find_owed(
-    schedule: Schedule,
+    timetable: Timetable,
     *,
     since: datetime,
     newest_claim: datetime | None,
@@ -67,17 +67,17 @@ def find_owed(
     """Return what is owed, or None if nothing is.
 
     Args:
-        schedule: Yields the slots.
+        timetable: Yields the slots.
         since: Where catching up may begin at the earliest.
         newest_claim: The newest claimed slot that is not in the future.
         newest_missed: The last slot of the newest counted record that is not in the future.
         now: The present.
     """
-    newest = schedule.newest_at_or_before(now)
+    newest = timetable.newest_due(now)
     base = max(at for at in (since, newest_claim, newest_missed) if at is not None)
     if newest is None or newest <= base:
         return None
-    previous = schedule.newest_at_or_before(newest - timedelta(seconds=1))
+    previous = timetable.before(newest)
     return Owed(
         base=base,
         newest=newest,
@@ -87,38 +87,76 @@ def find_owed(
 
 def plan(
     owed: Owed,
+    timetable: Timetable,
     *,
     now: datetime,
     catch_up: CatchUpPolicy,
+    most: int,
     start_within: timedelta | None,
     seen: bool,
     why_older: Reason,
 ) -> Plan:
-    """Decide what an absence costs.
+    """Decide what an absence costs, and what is next.
 
     Args:
         owed: What lies between cursor and now.
+        timetable: Yields the slots.
         now: The present.
         catch_up: The routine's policy.
-        start_within: How late a slot may start; None for no limit.
+        most: How many slots `all` owes at most.
+        start_within: How late a slot may start after it fell due; None for no limit.
         seen: Whether a scheduler saw the newest slot when it fell due, so that it only waits.
         why_older: Why the older ones did not run.
     """
-    late = now - owed.newest
-    if start_within is not None and late > start_within:
+    if _is_late(timetable, owed.newest, now, start_within):
         # The older ones are later still: one record says it all.
         return Plan(give_up=(_range(owed, owed.newest, Reason.TOO_LATE),))
+    on_time = seen or now - timetable.due_at(owed.newest) <= ON_TIME
+    trigger = Trigger.SCHEDULE if on_time else Trigger.CATCH_UP
     older = () if owed.previous is None else (_range(owed, owed.previous, why_older),)
-    trigger = Trigger.SCHEDULE if seen or late <= ON_TIME else Trigger.CATCH_UP
     match catch_up:
         case CatchUpPolicy.NONE:
             if trigger is Trigger.CATCH_UP:
                 return Plan(give_up=(_range(owed, owed.newest, why_older),))
             return Plan(give_up=older, run=owed.newest, trigger=trigger)
-        case CatchUpPolicy.ONE | CatchUpPolicy.ALL:
+        case CatchUpPolicy.ONE:
             return Plan(give_up=older, run=owed.newest, trigger=trigger)
+        case CatchUpPolicy.ALL:
+            return _oldest_first(owed, timetable, now, most, start_within, trigger)
         case _:
             assert_never(catch_up)
+
+
+def _oldest_first(
+    owed: Owed,
+    timetable: Timetable,
+    now: datetime,
+    most: int,
+    start_within: timedelta | None,
+    newest_trigger: Trigger,
+) -> Plan:
+    """Return the oldest slot of the newest *most* that may still start; the rest is given up."""
+    slot, passed = owed.newest, None
+    for _ in range(most - 1):
+        before = timetable.before(slot)
+        if before is None or before <= owed.base:
+            break
+        if _is_late(timetable, before, now, start_within):
+            passed = _range(owed, before, Reason.TOO_LATE)
+            break
+        slot = before
+    else:
+        before = timetable.before(slot)
+        if before is not None and before > owed.base:
+            passed = _range(owed, before, Reason.OVER_BOUND)
+    trigger = newest_trigger if slot == owed.newest else Trigger.CATCH_UP
+    return Plan(give_up=() if passed is None else (passed,), run=slot, trigger=trigger)
+
+
+def _is_late(
+    timetable: Timetable, slot: datetime, now: datetime, start_within: timedelta | None
+) -> bool:
+    return start_within is not None and now - timetable.due_at(slot) > start_within
 
 
 def _range(owed: Owed, last: datetime, reason: Reason) -> GiveUp:
@@ -131,6 +169,8 @@ class Admission(StrEnum):
     START = "start"
     WAIT = "wait"
     SKIP = "skip"
+    BUFFER = "buffer"
+    SUPERSEDE = "supersede"
 
 
 def admit(policy: OverlapPolicy, *, running: int, lost: int) -> Admission:
@@ -147,7 +187,9 @@ def admit(policy: OverlapPolicy, *, running: int, lost: int) -> Admission:
     match policy:
         case OverlapPolicy.SKIP:
             return Admission.SKIP
-        case OverlapPolicy.BUFFER_ONE | OverlapPolicy.SUPERSEDE:
-            return Admission.WAIT
+        case OverlapPolicy.BUFFER_ONE:
+            return Admission.BUFFER
+        case OverlapPolicy.SUPERSEDE:
+            return Admission.SUPERSEDE
         case _:
             assert_never(policy)

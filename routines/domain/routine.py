@@ -9,6 +9,7 @@ from typing import Any
 
 from routines.domain.durations import format_span
 from routines.domain.schedule import Schedule
+from routines.domain.timetable import Timetable
 
 
 class OverlapPolicy(StrEnum):
@@ -28,6 +29,8 @@ class CatchUpPolicy(StrEnum):
 
 
 DEFAULT_TIMEOUT = timedelta(hours=1)
+# A hundred paid turns in a row are more than anybody expects from a word like "all".
+DEFAULT_MAX_CATCH_UP = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,9 @@ class Routine:
         env_file: Absolute path of KEY=VALUE lines, or None.
         session: `stable`, `fresh` or `named:NAME`.
         session_turns: After so many turns a new epoch; None for no limit.
-        start_within: Later than this after the slot it is missed; None for no limit.
+        max_catch_up: How many slots `catch_up: all` owes at most.
+        jitter: The longest stable offset from a slot.
+        start_within: Later than this after the slot fell due it is missed; None for no limit.
         timeout: Of one turn with its gates, in time awake.
         only_if: A command that decides before the agent is started, or None.
         path: The file it was read from, for messages; None if it was made in code.
@@ -70,6 +75,8 @@ class Routine:
     session_turns: int | None = None
     overlap: OverlapPolicy = OverlapPolicy.SKIP
     catch_up: CatchUpPolicy = CatchUpPolicy.ONE
+    max_catch_up: int = DEFAULT_MAX_CATCH_UP
+    jitter: timedelta = timedelta(0)
     start_within: timedelta | None = None
     timeout: timedelta = DEFAULT_TIMEOUT
     only_if: tuple[str, ...] | None = None
@@ -96,6 +103,8 @@ class Routine:
             "session_turns": self.session_turns,
             "overlap": self.overlap.value,
             "catch_up": self.catch_up.value,
+            "max_catch_up": self.max_catch_up,
+            "jitter": format_span(self.jitter),
             "start_within": None if self.start_within is None else format_span(self.start_within),
             "timeout": format_span(self.timeout),
             "only_if": None if self.only_if is None else list(self.only_if),
@@ -106,6 +115,13 @@ class Routine:
         """Return a short name of this definition: another one means that the file was edited."""
         text = json.dumps(self.definition(), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    @property
+    def timetable(self) -> Timetable | None:
+        """Its slots and when each falls due; None if it is reached by name only."""
+        if self.schedule is None:
+            return None
+        return Timetable(self.name, self.schedule, self.jitter)
 
     def session_for(self, occurrence: str) -> str:
         """Return the session of a turn: `routine:<name>`, `named:NAME`, or its own when fresh.

@@ -39,9 +39,10 @@ class Agenda:
     def follow(self, routine: Routine, now: datetime) -> None:
         """Set the next slot of *routine* after *now*, while an earlier one may still wait."""
         version = self._version[routine.name] = self._version.get(routine.name, 0) + 1
-        if routine.schedule is None or not routine.enabled:
+        timetable = routine.timetable
+        if timetable is None or not routine.enabled:
             return
-        following = routine.schedule.next_after(now)
+        following = timetable.next_due(now)
         if following is not None:
             heapq.heappush(self._heap, (following, routine.name, version))
 

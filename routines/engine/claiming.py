@@ -17,7 +17,8 @@ from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason, Trigger, one_line
 from routines.domain.record import Event, Owner, Record, outcome_event
-from routines.domain.routine import Routine, schedule_key
+from routines.domain.routine import CatchUpPolicy, Routine, schedule_key
+from routines.domain.timetable import Timetable, offset_of
 from routines.engine.arming import Arming, counted
 from routines.engine.definitions import Definitions
 from routines.engine.host import is_gone
@@ -176,17 +177,20 @@ class Claimer:
     def _decide(self, name: str, now: datetime, done: Pass) -> _Wanted | None:
         """Record what is given up of a routine, and return the slot to claim; its lock is held."""
         routine = self._definitions.current(name)
-        if routine is None or routine.schedule is None or not routine.enabled:
+        timetable = None if routine is None else routine.timetable
+        if routine is None or timetable is None or not routine.enabled:
             done.done.append(name)
             return None
-        owed = self._owed(routine, now, done)
+        owed = self._owed(routine, timetable, now, done)
         if owed is None:
             done.done.append(name)
             return None
         decided = plan(
             owed,
+            timetable,
             now=now,
             catch_up=routine.catch_up,
+            most=routine.max_catch_up,
             start_within=routine.start_within,
             seen=self._saw(name, owed.newest),
             why_older=self._why_older(name, owed),
@@ -198,10 +202,10 @@ class Claimer:
             return None
         return self._admit(routine, decided.run, decided.trigger, now, done)
 
-    def _owed(self, routine: Routine, now: datetime, done: Pass) -> Owed | None:
-        if routine.schedule is None:
-            return None
-        newest = routine.schedule.newest_at_or_before(now)
+    def _owed(
+        self, routine: Routine, timetable: Timetable, now: datetime, done: Pass
+    ) -> Owed | None:
+        newest = timetable.newest_due(now)
         if newest is None or self._is_dealt_with(routine.name, newest):
             return None
         cursor = self._cursors.read(routine.name)
@@ -212,7 +216,7 @@ class Claimer:
         if cursor.schedule != schedule_key(routine):
             # Edited a moment ago: what the new schedule names from before, it does not owe.
             return None
-        previous = routine.schedule.newest_at_or_before(newest - timedelta(seconds=1))
+        previous = timetable.before(newest)
         if newest <= cursor.since:
             return None
         if previous is not None and self._is_dealt_with(routine.name, previous):
@@ -226,7 +230,7 @@ class Claimer:
             )
         given_up = self._cursors.newest_missed(routine.name, until=now)
         return find_owed(
-            routine.schedule,
+            timetable,
             since=cursor.since,
             newest_claim=newest_claim,
             newest_missed=None if given_up is None else given_up.last,
@@ -278,6 +282,10 @@ class Claimer:
         work = self._definitions.work(routine)
         running, lost = self._in_flight(routine, now, done)
         admission = admit(routine.overlap, running=len(running), lost=len(lost))
+        if running and routine.catch_up is CatchUpPolicy.ALL and trigger is Trigger.CATCH_UP:
+            # Slots that are caught up wait for each other, whatever the policy for the present.
+            done.waiting[routine.name] = f"{running[0].ref} comes first"
+            return None
         if admission is Admission.SKIP:
             self._skip(routine, occurrence, trigger, running[0], now, done)
             return None
@@ -307,7 +315,7 @@ class Claimer:
             session=session,
             trigger=trigger,
             zone=routine.zone,
-            due_at=slot,
+            due_at=slot + offset_of(routine.name, slot, routine.jitter),
         )
         return _Wanted(routine, Draft(occurrence, claim), place)
 
@@ -403,7 +411,7 @@ class Claimer:
             if isinstance(lease, Lease):
                 work = self._definitions.work(one.routine)
                 done.ready.append(Ready(claim, lease, one.place, work))
-                done.done.append(name)
+                self._done_with(one.routine, done)
                 return
             # Somebody was quicker: it stays claimed, unstarted, and waits like any other.
             claim.let_go()
@@ -415,6 +423,13 @@ class Claimer:
             log.info("duplicate", extra={"routine": name, "slot": str(one.draft.occurrence.ref)})
             done.done.append(name)
         locks.let_go(one.place)
+
+    def _done_with(self, routine: Routine, done: Pass) -> None:
+        if routine.catch_up is CatchUpPolicy.ALL:
+            # There may be another one behind it; the next look finds out.
+            done.waiting[routine.name] = "one after the other"
+        else:
+            done.done.append(routine.name)
 
     # Slots that an outside clock delivers -------------------------------------------------------
 
@@ -510,7 +525,7 @@ class Claimer:
         newest_claim, _ = self._claims.newest_slot(routine.name, until=now)
         given_up = self._cursors.newest_missed(routine.name, until=now)
         owed = find_owed(
-            routine.schedule,
+            Timetable(routine.name, routine.schedule),
             since=cursor.since,
             newest_claim=newest_claim,
             newest_missed=None if given_up is None else given_up.last,

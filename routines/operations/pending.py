@@ -75,19 +75,20 @@ class Due:
 
 def owed_now(state: StateFolder | None, routine: Routine, *, now: datetime) -> Owed | None:
     """Return what lies between the cursor of *routine* and now, or None if it owes nothing."""
-    if state is None or routine.schedule is None or not routine.enabled:
+    timetable = routine.timetable
+    if state is None or timetable is None or not routine.enabled:
         return None
     cursors = CursorStore(state)
     cursor = cursors.peek(routine.name)
     if cursor is None or cursor.standing is not Standing.ARMED:
         # Not seen yet, or about to be seen again: it owes nothing from before that.
         return None
-    if cursor.schedule != routine.schedule.spec() or is_paused(state, routine.name, now=now):
+    if cursor.schedule != timetable.schedule.spec() or is_paused(state, routine.name, now=now):
         return None
     newest, _ahead = ClaimStore(state).newest_slot(routine.name, until=now)
     missed = cursors.newest_missed(routine.name, until=now)
     return find_owed(
-        routine.schedule,
+        timetable,
         since=cursor.since,
         newest_claim=newest,
         newest_missed=None if missed is None else missed.last,

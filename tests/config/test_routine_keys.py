@@ -209,9 +209,6 @@ def test_an_unknown_agent_key_names_the_near_one(parse_workspace, key):
     [
         ("overlap", "buffer-one"),
         ("overlap", "supersede"),
-        ("catch_up", "all"),
-        ("max_catch_up", "5"),
-        ("jitter", "5m"),
         ("retry", "{attempts: 3, first: 1m, most: 15m, started: true, then: park}"),
         ("rerun_interrupted", "1"),
         ("verify", "[make, test]"),
