@@ -17,9 +17,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
-from datetime import timedelta
 
-from routines.domain.occurrence import Kind
 from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore
 from routines.store.state import open_for_reading
@@ -27,15 +25,11 @@ from tests.acceptance.helpers import (
     REPOSITORY,
     end_all,
     environment,
-    outcome_lines,
-    processes_of,
     records_of,
     send,
     turn_processes,
 )
-
-# It takes 0.1 to 0.9 s.
-_AGENT = 'echo "begun $ROUTINES_TURN" >> {log}; sleep 0.$(($$ % 9 + 1)); echo "ended $ROUTINES_TURN" >> {log}; echo done'
+from tests.campaigns.adding_up import AGENT, outcomes_of, wrongs
 
 
 @dataclass
@@ -76,7 +70,7 @@ class Campaign:
         words = [
             *(sys.executable, "-m", "tests.campaigns.scheduler", self.state),
             *("--routines", str(len(self.names)), "--concurrency", "8"),
-            *("--", "/bin/sh", "-c", _AGENT.format(log=self.log)),
+            *("--", "/bin/sh", "-c", AGENT.format(log=self.log)),
         ]
         with open(os.path.join(self.folder, "schedulers.log"), "ab") as log:
             return subprocess.Popen(
@@ -158,63 +152,6 @@ class Campaign:
             for record in records_of(self.state, name)[-3:]
         )
 
-    # What has to add up
-
-    def check(self):
-        begun = collections.Counter()
-        with open(self.log, encoding="utf-8") as log:
-            for line in log:
-                word, key = line.split()
-                begun[key] += word == "begun"
-        for key, count in begun.items():
-            if count > 1:
-                yield f"{key} was begun {count} times"
-        refs = {}
-        for name in self.names:
-            for record in records_of(self.state, name):
-                refs[record.claim.get("key")] = record
-                yield from self._check_record(record, begun)
-            yield from self._check_slots(name)
-        for key in begun.keys() - refs.keys():
-            yield f"{key} was begun and has no claim"
-        for name in sorted(os.listdir(os.path.join(self.state, "open"))):
-            if not name.startswith("."):
-                yield f"open/{name} is left"
-        for pid, words in processes_of(self.folder).items():
-            yield f"process {pid} is left: {words[:100]}"
-
-    def _check_record(self, record, begun):
-        if record.end is None:
-            yield f"{record.ref} has no outcome"
-            return
-        if outcome_lines(self.state, record) != 1:
-            yield f"{record.ref} has {outcome_lines(self.state, record)} outcomes"
-        was_begun = begun[record.claim.get("key")] > 0
-        started = record.started is not None
-        if was_begun and not started:
-            yield f"{record.ref} was begun without `started`"
-        if record.end["outcome"] == "completed" and not was_begun:
-            yield f"{record.ref} is completed and was not begun"
-
-    def _check_slots(self, name):
-        """Every second from the cursor to the newest claim is claimed or covered."""
-        state = open_for_reading(self.state)
-        cursors = CursorStore(state)
-        cursor = cursors.peek(name)
-        if cursor is None:
-            yield f"{name} has no cursor"
-            return
-        records = [r for r in records_of(self.state, name) if r.occurrence.kind is Kind.SLOT]
-        slots = {record.occurrence.instant for record in records}
-        ranges = list(cursors.missed(name))
-        newest = max([*slots, *(one.last for one in ranges)], default=cursor.since)
-        at = cursor.since.replace(microsecond=0) + timedelta(seconds=1)
-        while at <= newest:
-            covered = any(one.after < at <= one.last for one in ranges)
-            if at not in slots and not covered:
-                yield f"{name}@{at} is neither claimed nor recorded"
-            at += timedelta(seconds=1)
-
 
 def campaign(*, routines=20, schedulers=3, slots=500, kills=300, limit_s=600.0, seed=None):
     """Run one campaign in a folder of its own, and clean up after it."""
@@ -224,14 +161,9 @@ def campaign(*, routines=20, schedulers=3, slots=500, kills=300, limit_s=600.0, 
         one = Campaign(folder, routines=routines, schedulers=schedulers, seed=seed)
         try:
             one.run(slots=slots, kills=kills, limit_s=limit_s)
-            wrong = [*one.finish(), *one.check()]
+            wrong = [*one.finish(), *wrongs(folder, one.state, one.log, one.names)]
             records = [r for name in one.names for r in records_of(one.state, name)]
-            outcomes = collections.Counter(
-                ":".join(
-                    str(w) for w in ((r.end or {}).get("outcome"), (r.end or {}).get("reason")) if w
-                )
-                for r in records
-            )
+            outcomes = outcomes_of(records)
             missed = CursorStore(open_for_reading(one.state))
             given_up = sum(1 for name in one.names for _ in missed.missed(name))
             turns = sum(r.started is not None for r in records)
@@ -240,8 +172,6 @@ def campaign(*, routines=20, schedulers=3, slots=500, kills=300, limit_s=600.0, 
             for process in one.schedulers:
                 if process is not None:
                     process.wait()
-            if os.environ.get("KEEP"):
-                subprocess.run(["cp", "-r", folder, os.environ["KEEP"]], check=False)
     seconds = time.monotonic() - began
     return Result(seed, seconds, dict(one.kills), len(records), turns, outcomes, given_up, wrong)
 

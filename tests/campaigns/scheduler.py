@@ -7,6 +7,8 @@ It is `routines start` with another source of routines: the same engine, the sam
 
 import argparse
 import asyncio
+import os
+import signal
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +18,7 @@ from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
 from routines.engine.engine import Engine, Limits
 from routines.operations.log_lines import log_to
 from routines.operations.running import _serve
+from routines.store import files
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,31 @@ def engine_of(state, *, routines, words, concurrency=8, is_scheduler=True):
     )
 
 
+class StopAt:
+    """File calls that stop this whole process at one step of a claim: SIGSTOP, once.
+
+    Steps are counted from the draft of the first claim; 0 is before the draft is made.
+    """
+
+    def __init__(self, step):
+        self._left = step
+        self._counting = False
+
+    def __getattr__(self, name):
+        real = getattr(files.Calls, name)
+
+        def call(*args, **keys):
+            if name == "open" and "/open/r" in str(args[0]):
+                self._counting = True
+            if self._counting:
+                self._left -= 1
+                if self._left == -1:
+                    os.kill(os.getpid(), signal.SIGSTOP)
+            return real(*args, **keys)
+
+        return call
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("state")
@@ -92,8 +120,11 @@ def main(argv=None):
     parser.add_argument("--catch-up", default="one")
     parser.add_argument("--concurrency", type=int, default=8)
     parser.add_argument("--grace", type=float, default=30.0)
+    parser.add_argument("--stop-at", type=int, help="stop at that step of the first claim")
     parser.add_argument("agent", nargs="+")
     asked = parser.parse_args(argv)
+    if asked.stop_at is not None:
+        files.calls = StopAt(asked.stop_at)
     log_to(sys.stderr, "text")
     engine = engine_of(
         asked.state,
