@@ -291,3 +291,99 @@ def test_help_groups_the_commands_by_what_they_are_for(ws, looks_like):
 
     looks_like(answer, "help")
     assert max(map(len, answer.out.splitlines())) <= 80
+
+
+# What `list` says of one routine -----------------------------------------------------------------
+
+
+def state_of(ws: World, name: str = "daily") -> str:
+    row = next(row for row in ws.ask("list").out.splitlines() if row[2:].startswith(name))
+    return row[18:31].strip()
+
+
+def test_a_broken_file_that_the_scheduler_still_runs_is_a_stale_edit(ws):
+    ws.scheduler(armed={"daily": "digest"})
+    ws.routine("daily", "promt: x\n")
+
+    assert state_of(ws) == "stale edit"
+    assert "Runs in its last good version." in ws.ask("list", width=120).out
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ('cron: "0 9 * * *"\n', "armed"),
+        ('cron: "0 9 * * *"\nenabled: false\n', "disabled"),
+        ('at: "2026-11-01 09:00"\n', "over"),
+        ("", "by name"),
+        ('cron: "0 9 * * *"\nagent: nobody\n', "broken"),
+    ],
+)
+def test_what_a_file_says_is_its_state_while_nothing_has_happened(ws, text, state):
+    ws.scheduler()
+    ws.routine("daily", text)
+
+    assert state_of(ws) == state
+
+
+def test_a_completed_turn_ends_a_run_of_failures_and_a_skip_does_not(ws):
+    ws.scheduler()
+    ws.cron("daily", "0 3 * * *")
+    for day in (27, 28):
+        ws.done("daily", berlin(f"2026-11-{day} 03:00"), "failed", "exit", "exit 1: no")
+    ws.settled("daily", berlin("2026-11-29 03:00"), "skipped", "gate", "nothing new")
+    assert state_of(ws) == "failing 2"
+
+    ws.clock.advance(days=1)
+    ws.done("daily", berlin("2026-11-30 03:00"))
+    assert state_of(ws) == "armed"
+
+
+def test_a_warning_of_the_newest_turn_needs_a_person(ws):
+    ws.scheduler()
+    ws.cron("daily", "0 3 * * *")
+    ws.done("daily", berlin("03:00"), warnings=["empty-reply"])
+
+    assert "daily  empty-reply: routines show daily" in ws.ask("list").out
+
+
+def test_a_parked_and_a_lost_turn_need_a_person(ws):
+    from routines.domain.record import Event
+
+    ws.scheduler()
+    ws.cron("daily", "0 3 * * *")
+    claim = ws.claim("daily", berlin("03:00"))
+    claim.append(Event.PARKED, at=berlin("03:00"), detail="refused connection")
+    claim.let_go()
+
+    assert state_of(ws) == "parked"
+    assert "daily  daily@2026-11-29T02:00:00Z is parked" in ws.ask("list").out
+
+
+def test_names_of_any_length_and_script_keep_the_rows_in_line(ws):
+    ws.scheduler()
+    for name in ("\u65e5\u5831", "a-name-that-is-longer-than-any-column-is-wide", "short"):
+        ws.cron(name, "0 3 * * *", since=berlin("04:00"))
+
+    rows = ws.ask("list").out.splitlines()[2:6]
+
+    from routines.cli.escape import width
+
+    head, long, short, wide = rows[0], rows[1], rows[2], rows[3]
+    assert head.index("STATE") == short.index("armed") == width(wide[: wide.index("armed")])
+    assert long.startswith("  a-name-that-is-longer-than-any-column-is-wide  armed  Mon 03:00  ")
+
+
+def test_list_with_json_has_the_documented_keys(ws):
+    import json
+
+    a_working_week(ws)
+    found = json.loads(ws.ask("list", "--json").out)
+
+    assert list(found) == [
+        "root", "now", "schedulers", "no_scheduler_since", "routines", "wakeups", "problems",
+    ]  # fmt: skip
+    assert list(found["routines"][0]) == [
+        "name", "state", "count", "since", "schedule", "tz", "next", "due", "note", "last",
+        "completed_7d", "problems_7d", "turns", "problem",
+    ]  # fmt: skip
