@@ -89,7 +89,7 @@ def errno_name(error: OSError) -> str:
 def two_users(path: str) -> str:
     """Return who owns *path*, or what is above it, and who asks."""
     place = path
-    while place and not os.path.exists(place):
+    while place not in ("", "/") and not os.path.exists(place):
         place = os.path.dirname(place)
     try:
         owner = _user_name(os.stat(place or ".").st_uid)

@@ -1,0 +1,170 @@
+"""The state folder: whose it is, and whether it is the one it was (PROMISES D6, D10)."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from routines.errors import (
+    StateCopied,
+    StateForeign,
+    StateMissing,
+    StateNewer,
+    StateUnusable,
+    StoreError,
+)
+from routines.store import state as state_module
+from routines.store.state import State, adopt, open_for_reading, open_for_writing
+from tests.builders import BOOT
+from tests.store.operations import OTHER_BOOT
+
+
+def note(path: str, **changes: Any) -> None:
+    place = Path(path, "format")
+    place.write_text(json.dumps(json.loads(place.read_text()) | changes))
+
+
+def everything_in(path: str) -> dict[str, bytes]:
+    return {
+        str(one.relative_to(path)): one.read_bytes()
+        for one in sorted(Path(path).rglob("*"))
+        if one.is_file()
+    }
+
+
+def test_a_new_state_folder_explains_itself_and_stays_out_of_git(state: State) -> None:
+    assert sorted(os.listdir(state.path)) == [".gitignore", "README", "format"]
+    assert Path(state.path, ".gitignore").read_text() == "*\n"
+    assert "doctor --fork" in Path(state.path, "README").read_text()
+    assert os.stat(state.path).st_mode & 0o777 == 0o700
+
+
+def test_a_state_folder_keeps_its_id(state: State) -> None:
+    again = open_for_writing(state.path, boot=BOOT)
+    assert again == state
+    assert open_for_reading(state.path) == state
+    assert state.key("daily@x") == f"{state.workspace}/daily@x"
+
+
+def test_reading_makes_nothing(state_path: str) -> None:
+    with pytest.raises(StateMissing, match="no state folder"):
+        open_for_reading(state_path)
+    assert not os.path.exists(state_path)
+
+
+def test_a_copied_folder_is_refused_until_it_says_what_it_is(state: State) -> None:
+    copy = f"{state.path}-copy"
+    shutil.copytree(state.path, copy)
+    before = everything_in(copy)
+    with pytest.raises(StateCopied) as refused:
+        open_for_writing(copy, boot=BOOT)
+    assert "doctor --adopt" in (refused.value.hint or "")
+    assert everything_in(copy) == before
+    with pytest.raises(StateCopied):
+        open_for_writing(copy, boot=OTHER_BOOT)
+    assert open_for_reading(copy).workspace == state.workspace
+
+
+def test_a_folder_that_was_moved_is_adopted_and_keeps_its_id(state: State) -> None:
+    moved = f"{state.path}-moved"
+    shutil.copytree(state.path, moved)
+    assert adopt(moved, boot=BOOT, fork=False).workspace == state.workspace
+    assert open_for_writing(moved, boot=BOOT).workspace == state.workspace
+
+
+def test_a_copy_beside_the_original_is_forked_and_gets_an_id_of_its_own(state: State) -> None:
+    copy = f"{state.path}-copy"
+    shutil.copytree(state.path, copy)
+    forked = adopt(copy, boot=BOOT, fork=True).workspace
+    assert forked != state.workspace
+    assert open_for_writing(copy, boot=BOOT).workspace == forked
+    assert open_for_writing(state.path, boot=BOOT).workspace == state.workspace
+
+
+def test_another_device_within_one_boot_is_a_copy(state: State) -> None:
+    note(state.path, device=state.format.device + 1)
+    with pytest.raises(StateCopied):
+        open_for_writing(state.path, boot=BOOT)
+
+
+@pytest.mark.parametrize("boot", [OTHER_BOOT, None])
+def test_another_device_after_a_reboot_is_the_same_folder(state: State, boot: str | None) -> None:
+    """Device numbers change with a reboot on btrfs, APFS, NFS and volumes."""
+    note(state.path, device=state.format.device + 1)
+    again = open_for_writing(state.path, boot=boot)
+    assert again.workspace == state.workspace
+    assert again.format.device == state.format.device
+    assert again.format.boot == boot
+
+
+def test_a_newer_layout_is_refused_and_an_upgrade_named(state: State) -> None:
+    note(state.path, layout=state_module.LAYOUT + 1)
+    before = everything_in(state.path)
+    for look in (
+        lambda: open_for_writing(state.path, boot=OTHER_BOOT),
+        lambda: open_for_reading(state.path),
+        lambda: adopt(state.path, boot=BOOT, fork=True),
+    ):
+        with pytest.raises(StateNewer) as refused:
+            look()
+        assert "pip install -U" in (refused.value.hint or "")
+    assert everything_in(state.path) == before
+
+
+def test_the_folder_of_another_user_is_left_alone(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = everything_in(state.path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: os.stat(state.path).st_uid + 1)
+        with pytest.raises(StateForeign) as refused:
+            open_for_writing(state.path, boot=OTHER_BOOT)
+        with pytest.raises(StateForeign):
+            adopt(state.path, boot=BOOT, fork=False)
+    assert "belongs to" in (refused.value.hint or "")
+    assert "this process runs as" in (refused.value.hint or "")
+    assert everything_in(state.path) == before
+
+
+def test_a_file_in_its_place_is_no_state_folder(state_path: str) -> None:
+    Path(state_path).write_text("mine")
+    with pytest.raises(StateUnusable, match="no folder"):
+        open_for_writing(state_path, boot=BOOT)
+    assert Path(state_path).read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"layout": 1}',
+        '{"layout": "x"}',
+        "\0\0\0",
+        '{"layout": 1, "workspace": 3}',
+    ],
+)
+def test_a_format_that_can_not_be_read_is_reported_and_never_overwritten(
+    state: State, content: str
+) -> None:
+    place = Path(state.path, "format")
+    place.write_text(content)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="can't be read"):
+            open_for_writing(state.path, boot=BOOT)
+    assert place.read_text() == content
+
+
+def test_of_two_that_start_at_once_both_use_one_id(state_path: str) -> None:
+    from tests.store.interleave import every_interruption  # its states are made here anew
+
+    def start(state: State) -> str:
+        return open_for_writing(f"{state.path}/inner", boot=BOOT).workspace
+
+    for _, one, other in every_interruption(os.path.dirname(state_path), start, start):
+        assert one == other
