@@ -270,3 +270,62 @@ def test_follow_gives_what_ends_from_now_on_an_object_a_line(past, monkeypatch):
     first, *_rest = answer.out.splitlines()
     assert json.loads(first)["reply"] == "Six."
     assert answer.code == 130
+
+
+# What it costs ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The claims that were read, by path."""
+    from routines.store import files
+
+    read, paths = files.read, []
+
+    def noting(path):
+        if "/claims/" in path:
+            paths.append(path)
+        return read(path)
+
+    monkeypatch.setattr(files, "read", noting)
+    return paths
+
+
+def many(ws: World, count: int) -> None:
+    """So many records of one routine, as cheaply as they can be made."""
+    ws.cron("daily", "* * * * *")
+    first = ws.done("daily", NOW - timedelta(days=1), reply="ok")
+    assert first
+    line = next((ws.root / ".routines" / "claims" / "daily").rglob("*.jsonl")).read_bytes()
+    for minute in range(count):
+        at = NOW - timedelta(minutes=minute)
+        folder = ws.root / ".routines" / "claims" / "daily" / f"{at:%Y-%m-%d}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{at:%Y-%m-%dT%H-%M-%SZ}.jsonl").write_bytes(line)
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        (["history", "daily", "-n", "20"], 20),
+        (["history", "-n", "5"], 5),
+        (["show", "daily"], 2),
+        (["explain", "daily"], 2),
+        # The newest, a run of failures that ends at once, and the whole of what is shown.
+        (["list"], 3),
+    ],
+)
+def test_only_what_is_shown_is_opened_however_much_there_is(ws, opened, words, most):
+    many(ws, 600)
+    opened.clear()
+
+    answer = ws.ask(*words)
+
+    assert answer.code == 0
+    assert len(opened) <= most
+
+
+def test_the_count_of_all_is_known_from_the_names(ws):
+    many(ws, 600)
+
+    assert "20 of 601: 20 completed." in ws.ask("history", "daily").out

@@ -1,9 +1,14 @@
 """`routines history`."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from routines.cli.call import Call
 from routines.cli.call import command as make
+
+if TYPE_CHECKING:
+    from routines.operations.history import Query
 
 
 @make("history", short_help="What happened.")
@@ -43,10 +48,11 @@ def command(
         session=session,
         before=before,
     )
-    found = history(call.context, query)
     if follow:
         _follow(call, query)
-    elif call.json:
+        return 0
+    found = history(call.context, query)
+    if call.json:
         call.answer([entry.to_json() for entry in found.entries])
     else:
         from routines.cli.screens.history import history_screen
@@ -56,11 +62,10 @@ def command(
     return 1 if problems and found.entries else 0
 
 
-def _follow(call: Call, query: object) -> None:
+def _follow(call: Call, query: "Query") -> None:
     from routines.cli.screens.history import history_line
-    from routines.operations.history import Query, follow
+    from routines.operations.history import follow
 
-    assert isinstance(query, Query)  # noqa: S101 - for the type checker
     for entry in follow(call.context, query):
         if call.json:
             call.answer_line(entry.to_json())

@@ -1,11 +1,16 @@
 """`routines init`."""
 
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from routines.cli.call import Call
 from routines.cli.call import command as make
+
+if TYPE_CHECKING:
+    from routines.operations.making import AgentChoice
 
 
 @make("init", short_help="Make a workspace of this folder.")
@@ -35,7 +40,7 @@ def command(call: Call, *, yes: bool, agent: str | None, tz: str | None) -> None
         call.print(made_screen(made, call.times(made.routine), first=True))
 
 
-def _ask_agent(choices: list) -> str:  # type: ignore[type-arg]
+def _ask_agent(choices: "Sequence[AgentChoice]") -> str:
     for choice in choices:
         where = choice.program or "answers with the prompt: for a rehearsal"
         click.echo(f"  {choice.name:<10} {where}", err=True)
@@ -50,7 +55,7 @@ def _ask_agent(choices: list) -> str:  # type: ignore[type-arg]
     )
 
 
-def _known(agent: str, choices: list) -> str:  # type: ignore[type-arg]
+def _known(agent: str, choices: "Sequence[AgentChoice]") -> str:
     from routines.errors import UnknownAgent
 
     names = [choice.name for choice in choices]
