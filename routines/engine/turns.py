@@ -409,10 +409,10 @@ def absorb_stamp(state: State, ledger: Ledger, *, own: str) -> Ledger:
     Its owner may have died between the outcome and the ledger; without this the conversation's
     first turn would look cut short, and the conversation would be lost.
     """
-    if ledger.claim is None or ledger.claim == own:
+    if ledger.claim is None:
         return ledger
     record = ClaimStore(state).read_path(ledger.claim)
-    if record is None or record.end is None:
+    if record is None or (record.end is None and ledger.claim != own):
         return ledger.with_(claim=None)
     return after_turn(ledger, record)
 
@@ -421,6 +421,9 @@ def after_turn(ledger: Ledger, record: Record) -> Ledger:
     """Return *ledger* after the turn that *record* tells of, its stamp cleared."""
     ledger = ledger.with_(claim=None, held_by=None)
     end = record.end
+    if record.started is None and not ledger.epoch_turns and not ledger.native_session:
+        # It was about to be launched, and provably was not: the conversation is as new as before.
+        return ledger.with_(first_turn_begun=None)
     if end is None or record.started is None:
         return ledger
     totals = end.get("totals") or {}

@@ -12,10 +12,10 @@ from tests.engine.stage import HOUR, MINUTE, SECOND, Counting, at, cron, every, 
 NONE, ONE = CatchUpPolicy.NONE, CatchUpPolicy.ONE
 
 
-async def seen_and_left(stage, *routines, until="08:05"):
+async def seen_and_left(stage, *routines, until="08:05", step=MINUTE):
     """Let an engine run until then, and end."""
     async with stage.running(*routines):
-        await stage.clock.advance_to(at(until))
+        await stage.clock.advance_to(at(until), step=step)
 
 
 # After a restart -------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ async def test_after_an_absence_of_a_year_one_turn_runs_and_the_count_is_bounded
 async def test_weekly_routines_are_caught_up_for_their_own_days_alone(stage):
     names = ["mon", "tue", "wed", "thu", "fri"]
     weekly = [routine(day, cron(f"0 9 * * {day}")) for day in names]
-    await seen_and_left(stage, *weekly, until="2026-06-06 12:00")
+    await seen_and_left(stage, *weekly, until="2026-06-06 12:00", step=HOUR)
     assert [f"{turn.slot:%a}".lower() for turn in stage.agent.turns] == names
     stage.clock.move(timedelta(days=2))
     async with stage.running(*weekly):
