@@ -315,11 +315,11 @@ class _Explainer:
 
     def _then(self, at: datetime, due: Due) -> str:
         policy = "" if self.routine is None else self.routine.catch_up.value
+        if due.first is not None and at >= due.first:
+            return f"The next start runs it: catch_up is {policy}"
         if due.too_late:
             return "start_within has passed: the next start records it as missed"
-        if due.count == 0 or (at < due.slot and policy == "one"):
-            return f"The next start records it as missed: catch_up is {policy}"
-        return f"The next start runs it: catch_up is {policy}"
+        return f"The next start records it as missed: catch_up is {policy}"
 
     def _gone(self, at: datetime) -> Explanation:
         retention = self.context.workspace.settings.retention

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from routines.domain.durations import humanize
+from routines.domain.names import day_name
 from routines.domain.zones import local_text
 from routines.errors import RoutinesError, StateCopied, StateMissing, UsageError
 from routines.operations.agents_found import agents_found
@@ -18,6 +19,7 @@ from routines.operations.listing import Listing, list_routines, search_path
 from routines.operations.pending import open_claims
 from routines.operations.zone_note import zone_note
 from routines.store import files
+from routines.store.claims import ClaimStore
 from routines.store.sessions import SessionStore
 from routines.store.state import State, open_for_reading
 
@@ -222,6 +224,11 @@ def _clock(context: Context) -> list[Finding]:
         if one.record.claimed_at is not None and one.record.claimed_at > now + _CLOCK_TOLERANCE
     ]
     text = f"{context.zone.key}, {local_text(now, context.zone)}"
+    later = _dated_ahead(context)
+    if later:
+        # They are passed over; a slot that comes to be due by then is a duplicate.
+        text += f"; {later[0]} holds claims of the future, made while a clock was wrong"
+        findings.append(Finding(Level.NOTE, "clock", text, "they don't stand in the way of today"))
     if ahead:
         findings.append(
             Finding(
@@ -231,12 +238,26 @@ def _clock(context: Context) -> list[Finding]:
                 "set the clock, for example by NTP",
             )
         )
-    else:
+    elif not later:
         findings.append(Finding(Level.OK, "clock", f"{text}; no claim in the future"))
     note = zone_note(context)
     if note:
         findings.append(Finding(Level.NOTE, "clock", note))
     return findings
+
+
+def _dated_ahead(context: Context) -> list[str]:
+    """Return the folders of claims that are dated after tomorrow, known by their names."""
+    state = context.state_or_none
+    if state is None:
+        return []
+    # A slot that is claimed a minute ahead may lie in tomorrow.
+    last = day_name(context.clock.now() + timedelta(days=1))
+    newest = (
+        (folder, max(files.names(state.at("claims", *folder.split("/"))), default=""))
+        for folder in ClaimStore(state).owners()
+    )
+    return [f"claims/{folder}/{day}" for folder, day in newest if day > last]
 
 
 def _agents(context: Context) -> list[Finding]:

@@ -18,7 +18,7 @@ from routines.operations.endings import ending, is_calm
 from routines.operations.entries import Entry, from_missed, from_record, owed_entry
 from routines.operations.finding import check_known, find, known_routines
 from routines.operations.life import Schedulers, schedulers, state_word
-from routines.operations.pending import Due, due_slots, open_claims
+from routines.operations.pending import Due, due_slots, open_claims, slots_of
 from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore, Missed
@@ -195,14 +195,16 @@ class _Rows:
         )
         for one in sorted(due.values(), key=lambda one: one.slot, reverse=True):
             routine = routines[one.routine]
-            yield owed_entry(
-                one.routine,
-                one.slot,
-                tz=routine.zone,
-                state=one.state,
-                detail=due_words(one, alive, concurrency=settings.concurrency),
-                session=routine.session_for(""),
-            )
+            detail = due_words(one, alive, concurrency=settings.concurrency)
+            for slot in slots_of(one, routine):
+                yield owed_entry(
+                    one.routine,
+                    slot,
+                    tz=routine.zone,
+                    state=one.state,
+                    detail=detail,
+                    session=routine.session_for(""),
+                )
 
     def _recorded(self) -> Iterator["_Maker"]:
         """Yield how to make each row, newest first, opening no file."""
@@ -289,12 +291,16 @@ def due_words(due: Due, alive: Schedulers, *, concurrency: int) -> str:
         return due.why
     if alive.alive:
         return "about to start" if due.count else "about to be recorded as missed"
-    if due.too_late:
-        return "too late: start_within has passed, the next start records it as missed"
-    if due.count == 0:
-        return "catch_up is none: the next start records it as missed"
-    more = "" if due.owed.previous is None else "; older ones are recorded as missed"
-    return f"no scheduler: the next start runs it{more if due.count == 1 else ''}"
+    if due.first is None:
+        why = "start_within has passed" if due.too_late else "catch_up is none"
+        return f"{why}: the next start records it as missed"
+    more = "; older ones are recorded as missed" if _is_older(due) else ""
+    return f"no scheduler: the next start runs it{more}"
+
+
+def _is_older(due: Due) -> bool:
+    """Return whether slots before the first one to run are given up."""
+    return due.count == 1 and due.owed.previous is not None
 
 
 def ordinal(number: int) -> str:

@@ -7,17 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from routines.domain.due import ON_TIME, Owed, find_owed
-from routines.domain.outcome import State
+from routines.domain.due import Owed, Plan, find_owed, plan
+from routines.domain.outcome import Reason, State
 from routines.domain.record import Record
-from routines.domain.routine import CatchUpPolicy, Routine
-from routines.domain.schedule import count_between
+from routines.domain.routine import Routine
+from routines.domain.schedule import count_between, slots_between
 from routines.operations.life import Schedulers, state_word
 from routines.store.claims import ClaimStore
 from routines.store.control import SwitchStore
 from routines.store.cursors import CursorStore, Standing
 from routines.store.sessions import SessionStore
 from routines.store.state import State as StateFolder
+
+_SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,9 @@ class Due:
         routine: Whose.
         slot: The newest of them.
         owed: What lies between the routine's cursor and now.
-        count: How many turns the routine's catch-up policy makes of it; 0 if it is given up.
-        too_late: Whether `start_within` has passed.
+        first: The slot that runs first; None if all is given up.
+        count: How many turns the routine's catch-up policy makes of it; 0 if all is given up.
+        too_late: Whether something is given up because `start_within` has passed.
         state: `waiting` or `owed`.
         why: What it waits for, in words; empty if nothing stands in its way.
         place: Its place in the line, counted from 1, and the length of the line; None if the
@@ -66,6 +69,7 @@ class Due:
     routine: str
     slot: datetime
     owed: Owed
+    first: datetime | None
     count: int
     too_late: bool
     state: State
@@ -150,26 +154,48 @@ def _due(
     alive: bool,
     place: tuple[int, int] | None,
 ) -> Due:
-    late = now - owed.newest
-    too_late = routine.start_within is not None and late > routine.start_within
+    decided = _plan(routine, owed, now=now, seen=alive)
     return Due(
         routine=routine.name,
         slot=owed.newest,
         owed=owed,
-        count=0 if too_late else _turns(routine, owed, late, now),
-        too_late=too_late,
+        first=decided.run,
+        count=_turns(routine, decided.run, owed.newest),
+        too_late=any(one.reason is Reason.TOO_LATE for one in decided.give_up),
         state=State.WAITING if alive else State.OWED,
         why="" if place or not alive else _busy(state, routine),
         place=place,
     )
 
 
-def _turns(routine: Routine, owed: Owed, late: timedelta, now: datetime) -> int:
-    if routine.catch_up is CatchUpPolicy.NONE:
-        return 1 if late <= ON_TIME else 0
-    if routine.catch_up is CatchUpPolicy.ALL and routine.schedule is not None:
-        return count_between(routine.schedule, owed.base, now)
-    return 1
+def _plan(routine: Routine, owed: Owed, *, now: datetime, seen: bool) -> Plan:
+    """Return what a scheduler decides about *owed*: the engine asks the same function."""
+    timetable = routine.timetable
+    if timetable is None:
+        return Plan()
+    return plan(
+        owed,
+        timetable,
+        now=now,
+        catch_up=routine.catch_up,
+        most=routine.max_catch_up,
+        start_within=routine.start_within,
+        seen=seen,
+        why_older=Reason.NO_SCHEDULER,
+    )
+
+
+def _turns(routine: Routine, first: datetime | None, newest: datetime) -> int:
+    if first is None or routine.schedule is None:
+        return 0
+    return 1 if first == newest else count_between(routine.schedule, first - _SECOND, newest)
+
+
+def slots_of(due: Due, routine: Routine) -> list[datetime]:
+    """Return the slots that are to run of what is due, newest first; the newest if none is."""
+    if due.first is None or routine.schedule is None or due.count <= 1:
+        return [due.slot]
+    return sorted(slots_between(routine.schedule, due.first - _SECOND, due.slot), reverse=True)
 
 
 def _busy(state: StateFolder | None, routine: Routine) -> str:

@@ -30,6 +30,7 @@ class Coming:
         routine: Whose.
         slot: When.
         tz: The zone that it is read in.
+        jitter: How much later than the slot it falls due.
         note: What a change of the clock has to do with it, or None.
         decision: What it would meet from today's state; None if that was not asked.
     """
@@ -37,6 +38,7 @@ class Coming:
     routine: str
     slot: datetime
     tz: str
+    jitter: timedelta = timedelta(0)
     note: str | None = None
     decision: str | None = None
 
@@ -46,6 +48,7 @@ class Coming:
             "routine": self.routine,
             "slot": format_instant(self.slot),
             "tz": self.tz,
+            "jitter_s": int(self.jitter.total_seconds()),
             "note": self.note,
             "decision": self.decision,
         }
@@ -151,11 +154,12 @@ def _slots(routine: Routine, after: datetime) -> Iterator[Coming]:
 
 def _noted(context: Context, one: Coming, *, decide: bool) -> Coming:
     routine = context.workspace.routines[one.routine]
-    schedule = routine.schedule
+    schedule, timetable = routine.schedule, routine.timetable
     return Coming(
         routine=one.routine,
         slot=one.slot,
         tz=one.tz,
+        jitter=timedelta(0) if timetable is None else timetable.due_at(one.slot) - one.slot,
         note=None if schedule is None else note_for(schedule, one.slot),
         decision=decision(context, routine) if decide else None,
     )

@@ -387,3 +387,22 @@ def test_list_with_json_has_the_documented_keys(ws):
         "name", "state", "count", "since", "schedule", "tz", "next", "due", "note", "last",
         "completed_7d", "problems_7d", "turns", "problem",
     ]  # fmt: skip
+
+
+def test_a_catch_up_of_all_counts_the_turns_that_the_next_start_owes(ws):
+    ws.cron(
+        "daily", "0 3 * * *", "catch_up: all\nmax_catch_up: 3\n", since=berlin("2026-11-20 12:00")
+    )
+
+    assert state_of(ws) == "owed 3"
+    rows = ws.ask("history", "daily").out.splitlines()[3:6]
+    assert [row[2:14] for row in rows] == ["today 03:00 ", "Sat 28 03:00", "Fri 27 03:00"]
+
+
+def test_next_says_how_much_later_than_its_slot_a_turn_falls_due(ws):
+    ws.routine("daily", 'cron: "0 9 * * *"\njitter: 30m\n')
+
+    answer = ws.ask("next", "daily", "-n", "3")
+
+    assert answer.out.count(" jitter\n") == 3
+    assert len({row.rpartition("+")[2] for row in answer.out.splitlines()[1:]}) == 3

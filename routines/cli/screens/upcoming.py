@@ -4,6 +4,7 @@ from routines.cli.escape import escape, line, pad
 from routines.cli.escape import width as columns_of
 from routines.cli.screens.table import Column, Row, layout
 from routines.cli.times import Times, until
+from routines.domain.durations import humanize
 from routines.domain.zones import zone
 from routines.operations.upcoming import Coming, Upcoming
 
@@ -47,7 +48,8 @@ def _name_and_note(one: Coming, times: Times) -> str:
 
 
 def _extra(one: Coming) -> str:
-    return line("; ".join(part for part in (one.note, one.decision) if part))
+    jitter = f"+{humanize(one.jitter)} jitter" if one.jitter else ""
+    return line("; ".join(part for part in (jitter, one.note, one.decision) if part))
 
 
 def _of_one(upcoming: Upcoming, times: Times) -> list[str]:
