@@ -13,8 +13,8 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,6 +34,8 @@ from routines.store.state import State
 
 # Two claims of one slot can't both be drafts for longer than a slow disk takes.
 ABANDONED_AFTER = timedelta(minutes=1)
+# A slot that is caught up with later than this counts for no day any more.
+_OLDEST_TURN = timedelta(days=35)
 
 
 class Claim:
@@ -51,6 +53,8 @@ class Claim:
         self._open_path = open_path
         # Whether a sync of the file has failed: what it says then is not what the disk says.
         self._doubtful = False
+        # The whole lines that `record` was folded from; empty where it came from elsewhere.
+        self._folded = b""
 
     @property
     def occurrence(self) -> Occurrence:
@@ -69,7 +73,14 @@ class Claim:
 
     def reread(self) -> Record:
         """Read the file again, through the descriptor; what another holder wrote is then known."""
-        self.record = _fold_fd(self.fd, self.record.occurrence, self.record.path)
+        data = files.read_fd(self.fd)
+        known = self._folded
+        if not known or not data.startswith(known):
+            self.record, known = replace(self.record, claim={}, events=()), b""
+        if self.record.end is None:
+            # Lines are only ever added: those that were read before say what they said.
+            self.record = _fold_more(self.record, files.whole_lines(data[len(known) :]))
+        self._folded = data[: data.rfind(b"\n") + 1]
         return self.record
 
     def still_named(self) -> bool:
@@ -571,6 +582,23 @@ class ClaimStore:
                 if (since is None or instant >= since) and (until is None or instant <= until):
                     yield path
 
+    def changed_since(self, instant: datetime) -> Iterator[Record]:
+        """Yield the records that anything was appended to at or after *instant*.
+
+        Goes by modification time, over the days that a turn could still be for; one day's turns
+        are read, however many are kept.
+        """
+        first = day_name(instant - _OLDEST_TURN)
+        for folder in self.owners():
+            root = self._state.at("claims", folder)
+            for day in files.names(root):
+                if day < first:
+                    continue
+                for name in files.changed_names(os.path.join(root, day), instant.timestamp()):
+                    record = self.read_path(f"claims/{folder}/{day}/{name}")
+                    if instant_of_file(name) is not None and record is not None:
+                        yield record
+
 
 def _occurrence_of(claim_path: str, data: bytes) -> Occurrence:
     """Return whose claim a file is: by its first line where that can be read, else by its name."""
@@ -652,6 +680,11 @@ def _lock_own(fd: int) -> None:
 
 def _fold_fd(fd: int, occurrence: Occurrence, path: str) -> Record:
     return fold(files.whole_lines(files.read_fd(fd)), occurrence=occurrence, path=path)
+
+
+def _fold_more(record: Record, lines: Iterable[bytes]) -> Record:
+    more = fold(lines, occurrence=record.occurrence, path=record.path)
+    return replace(record, claim=record.claim or more.claim, events=record.events + more.events)
 
 
 def _settle_failures(
