@@ -108,7 +108,17 @@ class Context:
     def zone_of(self, routine: str | None) -> ZoneInfo:
         """Return the zone in which times of *routine* are read and shown."""
         found = None if routine is None else self.workspace.routines.get(routine)
-        return self.zone if found is None else zone_or(found.zone, self.zone)
+        if found is not None:
+            return zone_or(found.zone, self.zone)
+        state = None if routine is None else self.state_or_none
+        if routine is None or state is None:
+            return self.zone
+        from routines.store.cursors import CursorStore
+
+        # Its file is gone or broken: its past is read in the zone that it had.
+        cursor = CursorStore(state).peek(routine)
+        schedule = {} if cursor is None else cursor.schedule or {}
+        return zone_or(schedule.get("tz"), self.zone)
 
     @property
     def home(self) -> str:

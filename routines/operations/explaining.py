@@ -221,10 +221,13 @@ class _Explainer:
             tz=self.context.zone_of(self.name).key,
             verdict=Verdict.RECORDED,
             entry=entry,
-            steps=tuple(steps_of(record, entry, self.schedule)),
+            steps=tuple(steps_of(record, entry, self.schedule, digest=self._digest())),
             next=self._next(),
             known=self.routine is not None,
         )
+
+    def _digest(self) -> str | None:
+        return None if self.routine is None else self.routine.digest()
 
     def _of_missed(self, missed: Missed, at: datetime) -> Explanation:
         entry = as_entry(self.context, missed)

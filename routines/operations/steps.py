@@ -34,17 +34,20 @@ class Step:
         return {"at": at, "word": self.word, "text": self.text}
 
 
-def steps_of(record: Record, entry: Entry, schedule: Schedule | None) -> list[Step]:
+def steps_of(
+    record: Record, entry: Entry, schedule: Schedule | None, *, digest: str | None
+) -> list[Step]:
     """Return what the lines of *record* say, in order.
 
     Args:
         record: The claim, read back.
         entry: Its row.
         schedule: The schedule that its routine has now, or was last seen with.
+        digest: That of its definition as the file says it now; None if it can't be used.
     """
     steps = []
     if record.occurrence.kind is not Kind.MANUAL:
-        steps.append(Step(record.due_at, "due", _due_text(record, schedule)))
+        steps.append(Step(record.due_at, "due", _due_text(record, entry, schedule, digest)))
     steps.append(Step(record.claimed_at, "claimed", _claimed_text(record)))
     steps += [_event_step(event, record) for event in record.events[: -1 if record.end else None]]
     if record.end is not None:
@@ -53,15 +56,23 @@ def steps_of(record: Record, entry: Entry, schedule: Schedule | None) -> list[St
     return steps
 
 
-def _due_text(record: Record, schedule: Schedule | None) -> str:
+def _due_text(record: Record, entry: Entry, schedule: Schedule | None, digest: str | None) -> str:
     if record.occurrence.kind is Kind.WAKE:
         wakeup = record.claim.get("wakeup") or {}
         return f"wake-up {record.occurrence.id}, set by {wakeup.get('created_by', 'its session')}"
     if schedule is None:
         return "delivered from outside"
+    edited = entry.definition is not None and digest is not None and entry.definition != digest
+    since = "; its file was edited since" if edited else ""
+    text = rule_text(schedule)
     if not schedule.names(record.occurrence.instant):
-        return f"not in '{schedule.text()}' as its file says now"
-    return f"'{schedule.text()}'"
+        return f"not in {text} as it is now{since}"
+    return text + since
+
+
+def rule_text(schedule: Schedule) -> str:
+    """Return `cron '0 3 * * *'`, `every 30m`: a schedule within a sentence."""
+    return f"cron '{schedule.text()}'" if "cron" in schedule.spec() else schedule.text()
 
 
 def _claimed_text(record: Record) -> str:
@@ -105,7 +116,10 @@ def _started_text(event: dict[str, Any], record: Record) -> str:
     turn = event.get("turn")
     session = event.get("session") or record.session or "its session"
     text = f"turn {turn} of {session}" if turn else str(session)
-    agent = " ".join(str(part) for part in (event.get("agent"), event.get("agent_version")) if part)
+    agent, version = str(event.get("agent") or ""), str(event.get("agent_version") or "")
+    if version:
+        # `claude 2.1.332` names the program itself; `2.1.332` needs the agent's name.
+        agent = f"{agent} {version}".strip() if version[0].isdigit() else version
     return f"{text}, {agent}" if agent else text
 
 

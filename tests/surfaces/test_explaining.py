@@ -179,3 +179,22 @@ def test_records_dated_in_the_future_do_not_stand_for_the_present(audit):
     audit.settled("nightly-audit", ahead.replace(hour=2, minute=0), "skipped", "busy")
 
     assert verdict(audit, "nightly-audit") == "completed in 41 s"
+
+
+def test_a_file_that_was_edited_since_is_said_to_be(audit):
+    audit.done(
+        "nightly-audit", berlin("2026-11-29 03:00"), claim={"definition": "0123456789abcdef"}
+    )
+
+    assert (
+        "due       cron '0 3 * * *'; its file was edited since"
+        in audit.ask("explain", "nightly-audit").out
+    )
+
+
+def test_times_of_a_routine_whose_file_is_gone_are_read_in_its_own_zone(ws):
+    ws.seen("us", {"cron": ["0 9 * * *"], "tz": "America/New_York"})
+    ws.done("us", berlin("2026-11-27 15:00"))
+
+    assert "us@2026-11-27T14:00:00Z   Fri 27 Nov 09:00 America/New_York" in ws.ask("show", "us").out
+    assert "America/New_York" in ws.ask("explain", "us", "2026-11-27 09:00").out
