@@ -37,7 +37,7 @@ _KINDS = [
     (r"\b\d+ (?:d|h|m|s|ms)(?: \d+ (?:h|m|s))?\b", "<span>"),
     (r"\bw-[a-z0-9]{6}\b", "<wake-up>"),
     (r"\bana@[\w.-]+", "<who>"),
-    (r"\bpid \d+(?:, [\w.-]+)?", "<pid>"),
+    (r"\bpid[ =]\d+(?:, [\w.-]+)?", "<pid>"),
     (r"\d+% full", "<full>"),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
     (r"[ \t]+", " "),
@@ -121,8 +121,14 @@ class Reader:
             text=True,
             timeout=120,
         )
+        # Without a log of its own, Python prints the bare names of warnings on stderr.
+        bare = re.sub(r"^(?:settled|absent|missed)\n", "", ended.stdout, flags=re.MULTILINE)
         code = f"\n[exit {ended.returncode}]" if ended.returncode else ""
-        return ended.stdout.rstrip("\n") + code
+        return self.at_home(bare.rstrip("\n")) + code
+
+    def at_home(self, text):
+        """Return *text* with the home that a page would show."""
+        return text.replace(str(self.home), "/home/ana")
 
     def inside_a_turn(self, session="routine:daily-digest"):
         """Return the variables that a turn has, as far as `wake` needs them."""
