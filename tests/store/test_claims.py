@@ -14,6 +14,7 @@ from routines.domain.occurrence import Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event
 from routines.errors import NotDurable, StateForeign, StoreBusy, StoreError
+from routines.store import claims as claims_module
 from routines.store import files, locks
 from routines.store.claims import Claim, ClaimStore
 from routines.store.state import State
@@ -431,6 +432,27 @@ def test_a_firing_whose_claimer_is_in_the_midst_of_it_is_neither_free_nor_claime
     with pytest.raises(StoreBusy, match="being claimed"):
         claims.take(draft(firing()), at=NOW)
     locks.let_go(fd)
+
+
+def test_a_draft_that_was_taken_for_dead_before_its_maker_had_locked_it_does_not_win(
+    claims: ClaimStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both would link one name: the file that is linked decides whose it is."""
+    real = claims_module._lock_own
+    others: list[Claim] = []
+
+    def lock_late(fd: int) -> None:
+        monkeypatch.setattr(claims_module, "_lock_own", real)
+        others.append(take(claims, firing()))
+        real(fd)
+
+    monkeypatch.setattr(claims_module, "_lock_own", lock_late)
+    assert claims.take(draft(firing()), at=NOW) is None
+    (winner,) = others
+    assert winner.still_named()
+    winner.settle(Outcome.COMPLETED, at=NOW)
+    winner.let_go()
+    assert claims.open_entries() == []
 
 
 # Without hard links ----------------------------------------------------------------------------
