@@ -182,13 +182,16 @@ class Workspace:
         """
         slot = (now() - timedelta(seconds=ago)).replace(microsecond=0)
         self.routine(name, at=stamp(slot), **keys)
+        self.seen(name, now() - timedelta(hours=1))
+        return slot
+
+    def seen(self, name, since):
+        """Say that a routine is known since then, as the cursor of a scheduler would."""
         routine = Context(explicit_root=str(self.root)).workspace.routines[name]
         state = open_for_writing(self.state, boot=boot_id())
-        seen = now() - timedelta(hours=1)
         CursorStore(state).write(
-            Cursor(routine=name, first_seen_at=seen, since=seen, schedule=schedule_key(routine))
+            Cursor(routine=name, first_seen_at=since, since=since, schedule=schedule_key(routine))
         )
-        return slot
 
     # What is done with it
 

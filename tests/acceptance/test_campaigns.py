@@ -1,0 +1,74 @@
+"""Bounded versions of the campaigns; the long ones are run by hand (`python -m tests.campaigns.X`)."""
+
+import pytest
+
+from tests.acceptance.helpers import Workspace, end_of, eventually, stamp
+from tests.campaigns import clocks, kill9, races, stops
+
+
+def show(result):
+    return "\n".join(result.lines())
+
+
+@pytest.mark.slow
+def test_sixteen_processes_at_one_slot_make_one_turn():
+    result = races.campaign(slots=60, processes=16, seed=1)
+    assert not result.wrong, show(result)
+    assert (result.turns, result.settled) == (60, 60), show(result)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", races.WAYS)
+def test_one_turn_a_slot_whichever_way_it_is_claimed(way):
+    result = races.campaign(slots=15, processes=8, way=way, seed=2)
+    assert not result.wrong, show(result)
+    assert (result.turns, result.settled) == (15, 15), show(result)
+
+
+@pytest.mark.slow
+def test_processes_killed_at_random_lose_and_repeat_nothing():
+    result = kill9.campaign(routines=6, schedulers=3, slots=60, kills=25, limit_s=25, seed=3)
+    assert not result.wrong, show(result)
+    assert result.turns > 5, show(result)
+
+
+@pytest.mark.slow
+def test_a_stopped_process_keeps_what_it_holds_and_repeats_nothing():
+    result = stops.campaign(seconds=3, each=2, steps=(0, 3, 7, 11, 18, None))
+    assert not result.wrong, show(result)
+
+
+@pytest.mark.slow
+def test_two_schedulers_ticks_and_deliveries_at_once_make_one_turn_a_slot(workspace: Workspace):
+    workspace.agent('echo "$ROUTINES_TURN" >> $LOG; sleep 0.2')
+    names = [f"r{number:02d}" for number in range(8)]
+    slots = {name: workspace.due(name, ago=-6) for name in names}
+    schedulers = [workspace.start() for _ in range(2)]
+    ticks = [workspace.begin("tick") for _ in range(2)]
+    deliveries = [
+        workspace.begin("fire", name, "--slot", stamp(slots[name]))
+        for name in names[:4]
+        for _ in range(2)
+    ]
+    for name in names:
+        assert end_of(workspace.settled(name)) == ("completed", None)
+    for process in deliveries:
+        # Delivered twice it runs once and exits 0.
+        assert workspace.ended(process) == 0, workspace.said(process)
+    for process in ticks:
+        assert workspace.ended(process) == 0, workspace.said(process)
+    assert sorted(line.partition("/")[2] for line in workspace.log()) == sorted(
+        f"{name}@{stamp(slots[name])}" for name in names
+    )
+    for scheduler in schedulers:
+        scheduler.terminate()
+        assert workspace.ended(scheduler) == 0
+    eventually(lambda: workspace.open() == [], "the end of all claims")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(clocks.LIBRARY is None, reason="libfaketime is not installed")
+@pytest.mark.parametrize("name", clocks.STEPS)
+def test_a_living_scheduler_bears_a_step_of_the_clock(name):
+    result = clocks.campaign([name])
+    assert not result.wrong, show(result)
