@@ -242,12 +242,14 @@ class ClaimStore:
         made: dict[int, _Made] = {}
         claimed: set[int] = set()
         unsynced: list[str] = []
+        folders_there: set[str] = set()
         for index, draft in enumerate(drafts):
             try:
-                unsynced += files.add_folder(self._state.at("open"))
-                unsynced += files.add_folder(
-                    os.path.dirname(self._state.at(draft.occurrence.claim_path))
-                )
+                day = os.path.dirname(self._state.at(draft.occurrence.claim_path))
+                for folder in (self._state.at("open"), day):
+                    if folder not in folders_there:
+                        unsynced += files.add_folder(folder)
+                        folders_there.add(folder)
                 one = self._write(draft, at=at)
                 if one is not None:
                     made[index] = one
@@ -268,7 +270,7 @@ class ClaimStore:
         _settle_failures(
             results,
             made,
-            _sync_all({index: one.fd for index, one in made.items()}, unsynced),
+            files.sync_together({index: one.fd for index, one in made.items()}, unsynced),
             self._abandon,
         )
         # Round 2: their names in open/. A claim that could be seen and not be found there would
@@ -707,16 +709,6 @@ def _fail_not_durable(claim: Claim, fault: StoreError, *, at: datetime) -> None:
         # Its lock stays with this process, so that nobody takes it for free while we live.
         return
     claim.let_go()
-
-
-def _sync_all(fds: dict[int, int], folders: Sequence[str]) -> dict[int, OSError]:
-    """Sync files, and folders that all of them need; return what failed by index."""
-    failures = files.in_parallel({index: (files.calls.fsync, fd) for index, fd in fds.items()})
-    try:
-        files.sync_folders(folders)
-    except OSError as error:
-        failures = dict.fromkeys(fds, error)
-    return failures
 
 
 def _sync_folders(folders: dict[int, str]) -> dict[int, OSError]:

@@ -241,12 +241,16 @@ def in_folder(path: str, write: Callable[[], _Result]) -> _Result:
 def sync_folder(path: str) -> None:
     """Put the names in *path* on the disk."""
     children = _unrooted.pop(path, set())
+    _sync_names(path)
+    _rooted.update(children)
+
+
+def _sync_names(path: str) -> None:
     fd = calls.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         calls.fsync(fd)
     finally:
         calls.close(fd)
-    _rooted.update(children)
 
 
 def remove_folder(path: str) -> bool:
@@ -434,6 +438,23 @@ def in_parallel(work: Mapping[_Key, tuple[Callable[[Any], None], Any]]) -> dict[
         with ThreadPoolExecutor(min(_SYNC_THREADS, len(work))) as pool:
             list(pool.map(do, work))
     return failures
+
+
+def sync_together(fds: Mapping[_Key, int], folders: Iterable[str]) -> dict[_Key, OSError]:
+    """Sync open files, and folders that all of them need, in one round; return what failed."""
+    wanted = list(dict.fromkeys(folders))
+    children = [_unrooted.pop(path, set()) for path in wanted]
+    work: dict[tuple[bool, Any], tuple[Callable[[Any], None], Any]] = {
+        (False, key): (calls.fsync, fd) for key, fd in fds.items()
+    }
+    work |= {(True, path): (_sync_names, path) for path in wanted}
+    failures = in_parallel(work)
+    for (is_folder, _), error in failures.items():
+        if is_folder:
+            return dict.fromkeys(fds, error)
+    # Only once all are: one below a folder that could not be synced is not on the disk either.
+    _rooted.update(*children)
+    return {key: error for (_, key), error in failures.items()}
 
 
 def link(source: str, path: str) -> None:
