@@ -24,6 +24,8 @@ from routines.config.walker import (
     flow_word,
 )
 from routines.domain import zones
+from routines.domain.agent import AgentKind, AgentSpec
+from routines.domain.limits import DayLimit
 from routines.errors import InvalidName
 
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -117,3 +119,17 @@ RETRY = Table(
         Key("then", Word(("park",)), "What becomes of it after the last attempt."),
     )
 )
+
+
+def day_limit(values: dict[str, Any] | None) -> DayLimit | None:
+    """Return the limit that the values of `limits` make; None if nothing is limited."""
+    if not values:
+        return None
+    return DayLimit(turns=values.get("turns_per_day"), usd=values.get("usd_per_day"))
+
+
+def tells_cost(spec: AgentSpec | None) -> bool:
+    """Return whether an agent can say what a turn cost; a function of yours may."""
+    if spec is None or spec.kind is AgentKind.PYTHON:
+        return True
+    return spec.kind is AgentKind.COMMAND and bool(spec.read.keys() & {"cost", "cost_total"})

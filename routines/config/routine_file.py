@@ -20,6 +20,7 @@ from routines.config.kinds import (
     WORDS,
     ZONE,
     Command,
+    day_limit,
 )
 from routines.config.reader import Mapping, Node, Scalar, text_of, unix_lines
 from routines.config.reader import Sequence as List
@@ -37,7 +38,7 @@ from routines.config.walker import (
     read_table,
     shown,
 )
-from routines.config.workspace_file import WorkspaceSettings, check_agent
+from routines.config.workspace_file import WorkspaceSettings, check_agent, check_cost
 from routines.domain import schedule as schedules
 from routines.domain.durations import format_span
 from routines.domain.names import check_routine_name
@@ -210,9 +211,9 @@ ROUTINE_KEYS = (
         built=(0,),
     ),
     Key("only_if", Command(), "A command that decides before the agent is started."),
-    Key("verify", Command(), "A command that judges a completed turn.", later=True),
-    Key("exclusive", Text("a name"), "Turns of one group never run at once.", later=True),
-    Key("limits", LIMITS, "The most that it may use a day.", later=True),
+    Key("verify", Command(), "A command that judges a completed turn."),
+    Key("exclusive", Text("a name"), "Turns of one group never run at once."),
+    Key("limits", LIMITS, "The most that it may use a day."),
     Key("deliver", TARGETS, "Where replies go.", later=True),
     Key("quiet", Text(), "A reply that is not delivered.", later=True),
     Key("alert", TARGETS, "Who is told what went wrong.", later=True),
@@ -326,6 +327,15 @@ class _Routine:
         agent = given.get("agent")
         if agent is not None:
             check_agent(agent, self.settings, self.values.nodes["agent"], self.report)
+        limits = day_limit(given.get("limits"))
+        check_cost(
+            "limits",
+            self.values,
+            limits,
+            agent or self.settings.agent,
+            self.settings,
+            self.report,
+        )
         problems = tuple(sorted(self.report.problems, key=_by_place))
         if problems or prompt is None:
             return Definition(
@@ -357,6 +367,9 @@ class _Routine:
             start_within=given.get("start_within"),
             timeout=given.get("timeout", DEFAULT_TIMEOUT),
             only_if=given.get("only_if"),
+            verify=given.get("verify"),
+            exclusive=given.get("exclusive"),
+            limits=limits,
             enabled=given.get("enabled", True),
             description=given.get("description", ""),
             tags=given.get("tags", ()),

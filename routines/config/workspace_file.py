@@ -15,6 +15,8 @@ from routines.config.kinds import (
     WORDS,
     ZONE,
     Command,
+    day_limit,
+    tells_cost,
 )
 from routines.config.reader import Mapping, Node, Unusable
 from routines.config.walker import (
@@ -33,6 +35,7 @@ from routines.config.walker import (
     shown,
 )
 from routines.domain.agent import (
+    ECHO,
     PLACEHOLDERS,
     READ_KEYS,
     STOP_SIGNALS,
@@ -41,6 +44,7 @@ from routines.domain.agent import (
     OutputFormat,
     PromptBy,
 )
+from routines.domain.limits import DayLimit
 from routines.errors import InvalidName, Problem
 
 FILE_NAME = "routines.yaml"
@@ -76,6 +80,7 @@ class WorkspaceSettings:
         agent: The agent of routines that name none; None for the one given to the engine.
         agents: The entries under `agents:`, by name.
         concurrency: How many turns run at once.
+        limits: The most that a day of all routines may take, or None.
         env_file: Absolute path of KEY=VALUE lines for all routines, or None.
         state: Absolute path of the state folder, or None for the usual one.
         is_whole: False for the defaults that stand in for a file that can't be used.
@@ -86,6 +91,7 @@ class WorkspaceSettings:
     agent: str | None = None
     agents: Dict[str, AgentSpec] = field(default_factory=dict)
     concurrency: int = 4
+    limits: DayLimit | None = None
     retention: Retention = Retention()
     env_file: str | None = None
     state: str | None = None
@@ -216,7 +222,7 @@ WORKSPACE_KEYS = (
     Key("agent", Text("the name of an agent"), "The agent of routines that name none."),
     Key("agents", Agents(), "How agents are driven, by name."),
     Key("concurrency", Whole(1, 1000), "How many turns run at once.", "4"),
-    Key("limits", LIMITS, "The most that all routines may use a day.", later=True),
+    Key("limits", LIMITS, "The most that all routines may use a day."),
     Key(
         "retention",
         Table(
@@ -271,15 +277,39 @@ def parse_settings(
         agent=values.get("agent"),
         agents=values.get("agents", {}),
         concurrency=values.get("concurrency", 4),
+        limits=day_limit(values.get("limits")),
         retention=Retention(**values.get("retention", {})),
         env_file=_path_of(values, "env_file", root, report),
         state=_path_of(values, "state", root, report),
     )
     if settings.agent is not None and "agents" not in report_keys(report):
         check_agent(settings.agent, settings, values.nodes["agent"], report)
+    check_cost("limits", values, settings.limits, settings.agent, settings, report)
     if report.problems:
         return WorkspaceSettings(state=settings.state, is_whole=False), tuple(report.problems)
     return settings, ()
+
+
+def check_cost(
+    key: str,
+    values: Values,
+    limit: DayLimit | None,
+    agent: str | None,
+    settings: WorkspaceSettings,
+    report: Report,
+) -> None:
+    """Report a limit of money over an agent that never says what a turn cost."""
+    if limit is None or limit.usd is None or agent is None:
+        return
+    spec = ECHO if agent == ECHO_NAME else settings.agents.get(agent)
+    if not tells_cost(spec):
+        report.add(
+            values.nodes[key],
+            f"{key}.usd_per_day",
+            f"{key}: usd_per_day   the agent {agent} reports no cost, so this could never hold",
+            f"say where its output has it, read: {{cost: ..}} under `agents: {agent}:`,"
+            " or limit turns_per_day",
+        )
 
 
 def report_keys(report: Report) -> set[str]:

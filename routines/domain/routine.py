@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from routines.domain.durations import format_span
+from routines.domain.limits import DayLimit
 from routines.domain.schedule import Schedule
 from routines.domain.timetable import Timetable
 
@@ -56,6 +57,9 @@ class Routine:
         start_within: Later than this after the slot fell due it is missed; None for no limit.
         timeout: Of one turn with its gates, in time awake.
         only_if: A command that decides before the agent is started, or None.
+        verify: A command that judges a completed turn, or None.
+        exclusive: A group; two turns of one group never run at once.
+        limits: The most that a day may take, or None.
         path: The file it was read from, for messages; None if it was made in code.
         line_of: The line of each key in *path*, for messages.
     """
@@ -80,6 +84,9 @@ class Routine:
     start_within: timedelta | None = None
     timeout: timedelta = DEFAULT_TIMEOUT
     only_if: tuple[str, ...] | None = None
+    verify: tuple[str, ...] | None = None
+    exclusive: str | None = None
+    limits: DayLimit | None = None
     enabled: bool = True
     description: str = ""
     tags: tuple[str, ...] = ()
@@ -108,6 +115,9 @@ class Routine:
             "start_within": None if self.start_within is None else format_span(self.start_within),
             "timeout": format_span(self.timeout),
             "only_if": None if self.only_if is None else list(self.only_if),
+            "verify": None if self.verify is None else list(self.verify),
+            "exclusive": self.exclusive,
+            "limits": None if self.limits is None else self.limits.to_json(),
             "enabled": self.enabled,
         }
 

@@ -101,7 +101,7 @@ class Arming:
     ) -> None:
         known = self._known.get(name)
         key = None if routine is None else schedule_key(routine)
-        same = known is not None and known.standing is standing
+        same = known is not None and known.standing is standing and known.since <= now
         if same and (standing is not Standing.ARMED or (known and known.schedule == key)):
             return
         if known is None and routine is None:
@@ -125,7 +125,19 @@ class Arming:
                 standing is Standing.ARMED and cursor.schedule != key
             ):
                 cursor = self._move(cursor, routine, standing, now)
+            if cursor.since > now:
+                cursor = self._back_to_the_present(cursor, now)
             self._known[name] = cursor
+
+    def _back_to_the_present(self, cursor: Cursor, now: datetime) -> Cursor:
+        """Put a cursor from a clock that was wrong, or is now, where it holds nothing up (L1)."""
+        log.warning(
+            "cursor-in-the-future",
+            extra={"routine": cursor.routine, "since": str(cursor.since), "now": str(now)},
+        )
+        moved = cursor.with_(since=now, first_seen_at=min(cursor.first_seen_at, now))
+        self._cursors.write(moved)
+        return moved
 
     def since_claims(self, name: str, now: datetime) -> datetime:
         """Return where a routine without a readable cursor begins: its newest claim, or now."""

@@ -26,10 +26,9 @@ from routines.engine.recovering import Recoverer
 from routines.engine.turns import SHOWN
 from routines.engine.work import Work
 from routines.errors import RoutinesError, SessionBusyError, SlotRefused, StoreBusy, StoreError
-from routines.store import locks
 from routines.store.claims import Claim, ClaimStore, Draft
 from routines.store.cursors import CursorStore, Missed, Standing
-from routines.store.places import PlaceStore
+from routines.store.places import PlaceStore, Room
 from routines.store.sessions import Busy, Lease, SessionStore
 from routines.store.state import State
 
@@ -48,26 +47,20 @@ class Ready:
     Attributes:
         claim: Its claim, held.
         lease: Its session, held.
-        place: The descriptor of its place under `concurrency`; -1 for turns that need none.
+        room: Its place under `concurrency` and its group, as far as it needs them.
         work: What is to be done.
     """
 
     claim: Claim
     lease: Lease
-    place: int
+    room: Room
     work: Work
 
     def let_go(self) -> None:
         """Let go of everything: the claim stays, unstarted, and is taken up again."""
         self.lease.let_go()
-        self.let_go_of_place()
+        self.room.let_go()
         self.claim.let_go()
-
-    def let_go_of_place(self) -> None:
-        """Give the place back; a turn process has a copy of its own."""
-        if self.place >= 0:
-            locks.let_go(self.place)
-            self.place = -1
 
 
 @dataclass(slots=True)
@@ -101,11 +94,11 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A slot that is to be claimed, with the place that its turn will have."""
+    """A slot that is to be claimed, with the room that its turn will have."""
 
     routine: Routine
     draft: Draft
-    place: int
+    room: Room
 
 
 class Claimer:
@@ -303,9 +296,9 @@ class Claimer:
         if busy is not None:
             done.waiting[routine.name] = f"session {session} is busy: {busy.holder or 'a turn'}"
             return None
-        place = self._places.take(self._definitions.concurrency)
-        if place is None:
-            done.waiting[routine.name] = f"no free place ({self._definitions.concurrency} in use)"
+        room = self.room_for(work)
+        if not isinstance(room, Room):
+            done.waiting[routine.name] = room
             return None
         done.sessions.add(session)
         claim = claim_line(
@@ -317,7 +310,7 @@ class Claimer:
             zone=routine.zone,
             due_at=slot + offset_of(routine.name, slot, routine.jitter),
         )
-        return _Wanted(routine, Draft(occurrence, claim), place)
+        return _Wanted(routine, Draft(occurrence, claim), room)
 
     def busy(self, session: str) -> Busy | None:
         """Return who has *session*; a claim that only its stamp holds is looked after first."""
@@ -326,6 +319,14 @@ class Claimer:
             return busy
         self._recoverer.recover_path(busy.claim)
         return self._sessions.is_busy(session)
+
+    def room_for(self, work: Work) -> Room | str:
+        """Return a place, and the group of *work*, or why there is none."""
+        return self._places.take(places=self._definitions.concurrency, group=work.exclusive)
+
+    def group_for(self, work: Work) -> Room | str:
+        """Return the group alone: a run by hand or from outside waits for no place."""
+        return self._places.take(places=None, group=work.exclusive)
 
     def _in_flight(
         self, routine: Routine, now: datetime, done: Pass
@@ -405,12 +406,12 @@ class Claimer:
             except BaseException:
                 # Claimed and unstarted: held on to, it would wait for as long as we live.
                 claim.let_go()
-                locks.let_go(one.place)
+                one.room.let_go()
                 done.unstarted = True
                 raise
             if isinstance(lease, Lease):
                 work = self._definitions.work(one.routine)
-                done.ready.append(Ready(claim, lease, one.place, work))
+                done.ready.append(Ready(claim, lease, one.room, work))
                 self._done_with(one.routine, done)
                 return
             # Somebody was quicker: it stays claimed, unstarted, and waits like any other.
@@ -422,7 +423,7 @@ class Claimer:
         else:
             log.info("duplicate", extra={"routine": name, "slot": str(one.draft.occurrence.ref)})
             done.done.append(name)
-        locks.let_go(one.place)
+        one.room.let_go()
 
     def _done_with(self, routine: Routine, done: Pass) -> None:
         if routine.catch_up is CatchUpPolicy.ALL:
@@ -540,6 +541,9 @@ class Claimer:
         self, routine: Routine, occurrence: Occurrence, session: str, now: datetime
     ) -> "Delivery":
         work = self._definitions.work(routine)
+        room = self.group_for(work)
+        if not isinstance(room, Room):
+            raise SessionBusyError(session, room)
         line = claim_line(
             work,
             owner=self._owner,
@@ -549,17 +553,24 @@ class Claimer:
             zone=routine.zone,
             due_at=occurrence.instant,
         )
-        claim = self._claims.take(Draft(occurrence, line), at=now)
+        try:
+            claim = self._claims.take(Draft(occurrence, line), at=now)
+        except BaseException:
+            room.let_go()
+            raise
         if claim is None:
+            room.let_go()
             return Delivery("duplicate", record=self._claims.read(occurrence))
         try:
             lease = self._sessions.take(session, clock=self._clock, own_claim=claim.record.path)
         except BaseException:
+            room.let_go()
             claim.let_go()
             raise
         if isinstance(lease, Lease):
-            return Delivery("claimed", ready=Ready(claim, lease, -1, work))
+            return Delivery("claimed", ready=Ready(claim, lease, room, work))
         # Taken after all: it stays claimed and unstarted, for a scheduler or the next delivery.
+        room.let_go()
         claim.let_go()
         raise SessionBusyError(session, lease.holder)
 
@@ -572,22 +583,22 @@ class Claimer:
 
         The claim is let go of when it waits.
         """
-        session = str(claim.record.session)
-        place = self._places.take(self._definitions.concurrency) if needs_place else -1
-        lease = None
-        if place is not None:
-            try:
-                lease = self._sessions.take(session, clock=self._clock, own_claim=claim.record.path)
-            except BaseException:
-                if place >= 0:
-                    locks.let_go(place)
-                raise
-        if place is None or not isinstance(lease, Lease):
-            if place is not None and place >= 0:
-                locks.let_go(place)
+        room = self.room_for(work) if needs_place else self.group_for(work)
+        if not isinstance(room, Room):
             claim.let_go()
             return None
-        ready = Ready(claim, lease, place, work)
+        try:
+            lease = self._sessions.take(
+                str(claim.record.session), clock=self._clock, own_claim=claim.record.path
+            )
+        except BaseException:
+            room.let_go()
+            raise
+        if not isinstance(lease, Lease):
+            room.let_go()
+            claim.let_go()
+            return None
+        ready = Ready(claim, lease, room, work)
         try:
             note_attempt(claim, owner=self._owner, at=now)
         except StoreError:

@@ -1,7 +1,7 @@
 """What routines there are, as the files or the host program say at the moment."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from routines.config.workspace import (
     read_definition,
 )
 from routines.domain.agent import ECHO, AgentSpec
+from routines.domain.limits import DayLimit
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.routine import Routine
@@ -212,7 +213,12 @@ class FileDefinitions:
             agent=choice.spec,
             agent_name=choice.name,
             files=tuple(signature(self._absolute(path)) for path in paths),
+            limits=self._limits(),
         )
+
+    def _limits(self) -> tuple[DayLimit, ...]:
+        settings = self._loaded().settings
+        return () if settings.limits is None else (replace(settings.limits, zone=settings.tz),)
 
     def _absolute(self, path: str) -> str:
         return path if path.startswith("/") else f"{self._root.path}/{path}"

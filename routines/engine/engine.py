@@ -22,16 +22,17 @@ from typing import Any, Self
 
 from routines.agents.base import Agent, Turn
 from routines.domain.agent import AgentSpec
-from routines.domain.names import instant_name, safe_name
-from routines.domain.occurrence import Kind, Occurrence
-from routines.domain.outcome import Outcome, Reason, Trigger
+from routines.domain.names import safe_name
+from routines.domain.occurrence import Kind
+from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Record
 from routines.domain.routine import CatchUpPolicy, Routine
 from routines.domain.wakeup import DEFAULT_BOUNDS, Bounds
 from routines.engine import host
 from routines.engine.agenda import Agenda
 from routines.engine.arming import Arming
-from routines.engine.claiming import Claimer, Delivery, Pass, Ready, claim_line
+from routines.engine.by_hand import Asked, ByHand, with_more
+from routines.engine.claiming import Claimer, Delivery, Pass, Ready
 from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
 from routines.engine.off_loop import in_thread, under_way
@@ -49,7 +50,7 @@ from routines.errors import (
     StoreError,
     UnknownRoutine,
 )
-from routines.store.claims import Claim, ClaimStore, Draft
+from routines.store.claims import Claim, ClaimStore
 from routines.store.control import BEAT_EVERY, CancelStore, Scheduler, SchedulerStore
 from routines.store.retention import Keep, RetentionStore
 from routines.store.sessions import Lease, SessionStore
@@ -274,6 +275,13 @@ class Engine:
             alive_since=lambda: self._alive_since,
             saw=self._agenda.saw,
         )
+        self._by_hand = ByHand(
+            self._state,
+            definitions=self._definitions,
+            claimer=self._claimer,
+            clock=self._clock,
+            owner=self._owner,
+        )
         self._waker = Waker(
             self._state,
             definitions=self._definitions,
@@ -419,6 +427,8 @@ class Engine:
         if abs(slept) > _STEP:
             # Every next slot was worked out by a clock that no longer holds.
             self._agenda.rebuild(self._definitions.routines, now)
+            # And a cursor may lie in the future now.
+            self._arm_again = True
             self._pruned_at = awake
         self._last_now, self._last_awake = now, awake
 
@@ -498,7 +508,7 @@ class Engine:
         agent = record.claim.get("agent") if occurrence.kind is Kind.MANUAL else None
         work = self._definitions.work(routine, agent=agent)
         if occurrence.kind is Kind.MANUAL:
-            return _with_more(replace(work, only_if=None), record.claim.get("append"))
+            return with_more(replace(work, only_if=None), record.claim.get("append"))
         changed = edited(
             replace(work, digest=record.claim.get("definition")),
             routine,
@@ -808,8 +818,8 @@ class Engine:
         by: str | None = None,
     ) -> Running:
         """Start a run by hand and return it while it runs; see `run`."""
-        ready = await self._off(self._claim_manual, name, append, agent, session, by, False)
-        return self._begin(ready)
+        asked = Asked(name=name, append=append, agent=agent, session=session, by=by)
+        return self._begin(await self._off(self._by_hand.take, asked))
 
     async def detach_run(
         self,
@@ -821,60 +831,8 @@ class Engine:
         by: str | None = None,
     ) -> str:
         """Claim a run by hand and leave it to a scheduler; return its id."""
-        claim = await self._off(self._claim_manual, name, append, agent, session, by, True)
-        return str(claim.record.ref)
-
-    def _claim_manual(
-        self,
-        name: str,
-        append: str | None,
-        agent: str | None,
-        session: str | None,
-        by: str | None,
-        detached: bool,
-    ) -> Ready | Claim:
-        routine = self._definitions.current(name)
-        if routine is None:
-            raise UnknownRoutine(name, list(self._definitions.routines))
-        now = self._clock.now().replace(microsecond=0)
-        manual_id = uuid.uuid4().hex[:6]
-        session = session or routine.session_for(f"{instant_name(now)}-{manual_id}")
-        work = replace(self._definitions.work(routine, agent=agent), only_if=None)
-        work = _with_more(work, append)
-        if not detached:
-            busy = self._claimer.busy(session)
-            if busy is not None:
-                raise SessionBusyError(session, busy.holder)
-        occurrence = Occurrence(Kind.MANUAL, name, now, manual_id)
-        line = claim_line(
-            work,
-            owner=self._owner,
-            key=self._state.key(occurrence.ref),
-            session=session,
-            trigger=Trigger.MANUAL,
-            zone=routine.zone,
-            due_at=now,
-            by=by,
-            append=append,
-            detached=detached,
-        )
-        claim = self._claims.take(Draft(occurrence, line), at=self._clock.now())
-        if claim is None:
-            raise StoreError(f"{occurrence.ref} is taken", hint="run it again")
-        if detached:
-            claim.let_go()
-            return claim
-        lease = self._sessions.take(session, clock=self._clock, own_claim=claim.record.path)
-        if isinstance(lease, Lease):
-            return Ready(claim, lease, -1, work)
-        claim.settle(
-            Outcome.SKIPPED,
-            Reason.BUSY,
-            f"session {session} is busy: {lease.holder or 'a turn'}",
-            at=self._clock.now(),
-        )
-        claim.let_go()
-        raise SessionBusyError(session, lease.holder)
+        asked = Asked(name=name, append=append, agent=agent, session=session, by=by, detached=True)
+        return str(await self._off(self._by_hand.leave, asked))
 
     def tools(self, session: str) -> WakeTools:
         """Return `wake`, `unwake` and `wakeups` bound to *session*, for its agent."""
@@ -942,10 +900,3 @@ class Engine:
                 lease.let_go()
                 self._agenda.hurry()
                 self._wake.set()
-
-
-def _with_more(work: Work, append: object) -> Work:
-    """Return *work* with text put after its prompt."""
-    if not isinstance(append, str) or not append:
-        return work
-    return replace(work, prompt=f"{work.prompt.rstrip(chr(10))}\n\n{append}")

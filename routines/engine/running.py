@@ -153,19 +153,19 @@ class Runner:
         files.add_folder(folder)
         work_path = os.path.join(folder, "work.json")
         files.replace(work_path, ready.work.encode(), sync=False)
-        fds = (ready.claim.fd, ready.lease.fd, ready.place)
+        fds = (ready.claim.fd, ready.lease.fd, *ready.room.fds)
         process = start_turn_process(
             [
                 sys.executable,
                 "-c",
                 _TURN_PROCESS,
                 _PACKAGE_HOME,
-                *(str(fd) for fd in fds),
+                ",".join(str(fd) for fd in fds),
                 self._state.path,
                 ready.claim.record.path,
                 work_path,
             ],
-            pass_fds=[fd for fd in fds if fd >= 0],
+            pass_fds=fds,
             env=without_surroundings(os.environ),
             cwd="/",
             stderr_path=os.path.join(folder, "turn.log"),
@@ -173,7 +173,7 @@ class Runner:
         # The lease is the turn process's alone: it must be free when that has ended. The claim
         # stays ours too, so that we can settle it if it dies.
         ready.lease.let_go()
-        ready.let_go_of_place()
+        ready.room.let_go()
         return process
 
     # The host's own agent -----------------------------------------------------------------------
@@ -198,12 +198,14 @@ class Runner:
                 return ready.claim.record if ready.claim.record.end is not None else None
             work, turn = begun
             result, lingering = await self._ask(steps, work, turn, running)
+            if work.verify is not None:
+                result = await in_thread(steps.verify, work, turn, result, dict(os.environ))
             return await in_thread(steps.finish, work, turn, result)
         except StoreError as error:
             log.error("turn-not-started", extra={"ref": running.ref, "error": error.message})  # noqa: TRY400
             return None
         finally:
-            ready.let_go_of_place()
+            ready.room.let_go()
             ready.claim.let_go()
             if lingering is None:
                 ready.lease.let_go()

@@ -1,6 +1,7 @@
 """The process that owns one turn: claim and lease are handed to it, and it settles what it began.
 
-Its words are CLAIM_FD LEASE_FD PLACE_FD STATE CLAIM WORK (see `engine.running`).
+Its words are FDS STATE CLAIM WORK; the first descriptor is the claim's, the
+second the lease's (see `engine.running`).
 
 It outlives the scheduler that started it: a crash, a kill -9 or an upgrade of that one loses no
 turn. For a command agent it imports neither asyncio nor the command line, since it lives as long
@@ -105,6 +106,7 @@ def run(steps: TurnSteps, work: Work, clock: SystemClock) -> None:
     work, turn = begun
     try:
         result = _answer(steps, work, turn, base, clock, _Watch(steps, signals, clock))
+        result = steps.verify(work, turn, result, base)
     except InvalidFiles as error:
         result = failed(Reason.NOT_FOUND, error.message)
     steps.finish(work, turn, result)
@@ -169,12 +171,11 @@ def _command(
 
 def main(argv: list[str]) -> int:
     """Take over what was handed to this process, and run its turn."""
-    claim_fd, lease_fd, place_fd = (int(word) for word in argv[:3])
-    state_path, claim_path, work_path = argv[3:]
+    fds, state_path, claim_path, work_path = argv
+    claim_fd, lease_fd, *room = (int(fd) for fd in fds.split(","))
     processes.become_subreaper()
-    for fd in (claim_fd, lease_fd, place_fd):
-        if fd >= 0:
-            locks.adopt(fd)
+    for fd in (claim_fd, lease_fd, *room):
+        locks.adopt(fd)
     clock = SystemClock()
     state = open_for_reading(state_path)
     claim = claim_of_fd(state, claim_path, claim_fd)

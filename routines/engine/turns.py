@@ -5,10 +5,11 @@
 All of it blocks; an engine calls it off its loop, a turn process just calls it.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,9 +19,13 @@ from routines.agents.command import CannotStart, run_program
 from routines.agents.output import Capture, bounded
 from routines.domain.clock import Clock
 from routines.domain.ledger import Known, chooses_id, why_new_epoch
+from routines.domain.limits import DayLimit, over_limit
+from routines.domain.names import safe_name
 from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason, Warn, one_line
 from routines.domain.record import Event, Owner, Record
+from routines.domain.wakeup import day_of
+from routines.domain.zones import zone
 from routines.engine.work import Work
 from routines.errors import InvalidFiles, StoreError
 from routines.store import files
@@ -34,6 +39,8 @@ log = logging.getLogger("routines")
 
 # The gate is asked before each turn: one that hangs must not hold the session for an hour.
 GATE_TIMEOUT = timedelta(seconds=60)
+# A turn that used its time up to the end still has its work looked at.
+_LEAST_VERIFY = timedelta(seconds=10)
 # History shows the beginnings of prompt and reply; the whole is in the output folder.
 SHOWN = 200
 # Younger claims are the newest of their routine: they were made under its lock a moment ago.
@@ -90,6 +97,34 @@ class TurnSteps:
         return work.timeout - timedelta(seconds=self.clock.awake() - self._began)
 
     # Before -------------------------------------------------------------------------------------
+
+    def verify(
+        self, work: Work, turn: Turn, result: TurnResult, base_env: Mapping[str, str]
+    ) -> TurnResult:
+        """Let `verify` judge a completed turn: it gets the reply on stdin, and exit 0 is a yes."""
+        if work.verify is None or result.outcome is not Outcome.COMPLETED:
+            return result
+        said = Capture()
+        try:
+            ended = run_program(
+                work.verify,
+                stdin=result.reply.text.encode("utf-8", "replace"),
+                cwd=work.cwd,
+                env=self.environment(work, turn, base_env),
+                out=said.feed,
+                err=said.feed,
+                clock=self.clock,
+                timeout=max(self.left(work), _LEAST_VERIFY),
+            )
+        except (CannotStart, InvalidFiles) as error:
+            return _not_verified(result, _words_of(error))
+        finally:
+            said.close()
+        if ended.code == 0 and ended.why is None:
+            return result
+        how = "took longer than its limit" if ended.why is not None else f"exit {ended.code}"
+        last = said.last_line()
+        return _not_verified(result, f"{how}: {last}" if last else how)
 
     def gate(self, work: Work, base_env: Mapping[str, str]) -> Verdict | None:
         """Ask `only_if`; None if the turn may go on. It may be asked again after a crash (T6)."""
@@ -150,6 +185,30 @@ class TurnSteps:
         if verdict is not None:
             self.settle(verdict)
             return None
+        with contextlib.ExitStack() as counted:
+            # Held until `started` is on the disk: two turns at once can't both be the last one.
+            for limit in work.limits:
+                counted.enter_context(files.section(self._limit_lock(limit)))
+            over = self._over_limit(work, now)
+            if over is None:
+                return work, self._start(work, now)
+        self.settle(Verdict(Outcome.SKIPPED, Reason.LIMIT, over))
+        return None
+
+    def _limit_lock(self, limit: DayLimit) -> str:
+        name = ".workspace" if limit.routine is None else safe_name(limit.routine)
+        return self.state.at("locks", "limits", f"{name}.lock")
+
+    def _over_limit(self, work: Work, now: datetime) -> str | None:
+        for limit in work.limits:
+            place = zone(limit.zone)
+            records = ClaimStore(self.state).changed_since(day_of(now, place)[0])
+            over = over_limit(limit, records, now=now, place=place)
+            if over is not None:
+                return over
+        return None
+
+    def _start(self, work: Work, now: datetime) -> Turn:
         ledger = self._open_ledger(work, now)
         turn = self._turn(work, ledger)
         self._keep(self.folder, "prompt.md", work.prompt)
@@ -168,7 +227,7 @@ class TurnSteps:
             late_s=round(turn.late.total_seconds(), 3),
             prompt=one_line(work.prompt, most=SHOWN),
         )
-        return work, turn
+        return turn
 
     def _why_not(self, work: Work, record: Record, now: datetime) -> Verdict | None:
         cancel = self._cancels.pending(record.ref)
@@ -463,6 +522,12 @@ def _words_of(error: Exception) -> str:
     if isinstance(error, CannotStart):
         return error.result.detail
     return str(error)
+
+
+def _not_verified(result: TurnResult, why: str) -> TurnResult:
+    return replace(
+        result, outcome=Outcome.FAILED, reason=Reason.VERIFY, detail=one_line(f"verify: {why}")
+    )
 
 
 def failed(reason: Reason, detail: str) -> TurnResult:

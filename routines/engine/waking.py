@@ -16,9 +16,8 @@ from routines.engine.definitions import Definitions
 from routines.engine.turns import SHOWN
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError
-from routines.store import locks
 from routines.store.claims import ClaimStore
-from routines.store.places import PlaceStore
+from routines.store.places import Room
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State
 from routines.store.wakeups import Hint, WakeupStore
@@ -59,7 +58,6 @@ class Waker:
         self._asleep = asleep
         self._wakeups = WakeupStore(state)
         self._claims = ClaimStore(state)
-        self._places = PlaceStore(state)
         self._sessions = SessionStore(state)
 
     def fire_due(self, now: datetime) -> Woken:
@@ -134,11 +132,11 @@ class Waker:
                 log.error("wake-given-up", extra={"ref": record.ref, "session": wakeup.session})
 
     def _fire(self, wakeup: Wakeup, due: Fire, now: datetime, woken: Woken) -> None:
-        place = self._places.take(self._definitions.concurrency)
-        if place is None:
+        work = self._work(wakeup.session, wakeup.prompt)
+        room = self._claimer.room_for(work)
+        if not isinstance(room, Room):
             return
         try:
-            work = self._work(wakeup.session, wakeup.prompt)
             claim = self._wakeups.take(
                 wakeup.session,
                 wakeup.id,
@@ -158,10 +156,10 @@ class Waker:
                 patience=0.0,
             )
         except BaseException:
-            locks.let_go(place)
+            room.let_go()
             raise
         if claim is None:
-            locks.let_go(place)
+            room.let_go()
             return
         try:
             work = self.work_of(claim.record, now)
@@ -170,14 +168,14 @@ class Waker:
             )
         except BaseException:
             # Claimed and unstarted: held on to, it would wait for as long as we live.
-            locks.let_go(place)
+            room.let_go()
             claim.let_go()
             woken.unstarted = True
             raise
         if isinstance(lease, Lease):
-            woken.ready.append(Ready(claim, lease, place, work))
+            woken.ready.append(Ready(claim, lease, room, work))
             return
-        locks.let_go(place)
+        room.let_go()
         claim.let_go()
         woken.unstarted = True
 

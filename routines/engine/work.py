@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from routines.domain.agent import AgentSpec
+from routines.domain.limits import DayLimit
 from routines.domain.routine import DEFAULT_TIMEOUT, Routine
 
 # Path, time, size and inode of a file: another of them means that it was written since.
@@ -35,6 +36,9 @@ class Work:
         timeout: How long the turn may take with its gates, awake.
         start_within: How late it may start; None for no limit.
         only_if: The gate, or None.
+        verify: The command that judges a completed turn, or None.
+        exclusive: The group in which one turn runs at a time, or None.
+        limits: Of this routine and of the workspace, as far as there are any.
         session_turns: After so many turns a new epoch; None for no limit.
         digest: The definition's name, noted in `started`.
         files: What the definition was read from, as it was then.
@@ -53,6 +57,9 @@ class Work:
     timeout: timedelta = DEFAULT_TIMEOUT
     start_within: timedelta | None = None
     only_if: tuple[str, ...] | None = None
+    verify: tuple[str, ...] | None = None
+    exclusive: str | None = None
+    limits: tuple[DayLimit, ...] = ()
     session_turns: int | None = None
     digest: str | None = None
     files: tuple[Signature, ...] = ()
@@ -73,13 +80,14 @@ class Work:
         data["start_within"] = (
             None if self.start_within is None else self.start_within.total_seconds()
         )
+        data["limits"] = [limit.to_json() for limit in self.limits]
         return json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def decode_work(data: bytes) -> Work:
     """Return what `Work.encode` wrote."""
     found: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
-    within, gate = found["start_within"], found["only_if"]
+    within, gate, verify = found["start_within"], found["only_if"], found["verify"]
     found |= {
         "agent": None if found["agent"] is None else AgentSpec.from_json(found["agent"]),
         "args": tuple(found["args"]),
@@ -87,6 +95,8 @@ def decode_work(data: bytes) -> Work:
         "timeout": timedelta(seconds=found["timeout"]),
         "start_within": None if within is None else timedelta(seconds=within),
         "only_if": None if gate is None else tuple(gate),
+        "verify": None if verify is None else tuple(verify),
+        "limits": tuple(DayLimit(**limit) for limit in found["limits"]),
         "files": tuple((path, at, size, inode) for path, at, size, inode in found["files"]),
     }
     return Work(**found)
@@ -108,8 +118,20 @@ def work_of(
     agent: AgentSpec | None,
     agent_name: str,
     files: tuple[Signature, ...] = (),
+    limits: tuple[DayLimit, ...] = (),
 ) -> Work:
-    """Return the work that a routine's definition asks for."""
+    """Return the work that a routine's definition asks for.
+
+    Args:
+        routine: The definition.
+        root: The workspace.
+        agent: How its agent is driven.
+        agent_name: The agent's name.
+        files: What it was read from.
+        limits: The workspace's.
+    """
+    if routine.limits is not None:
+        limits = (replace(routine.limits, routine=routine.name, zone=routine.zone), *limits)
     return Work(
         root=root,
         routine=routine.name,
@@ -124,6 +146,9 @@ def work_of(
         timeout=routine.timeout,
         start_within=routine.start_within,
         only_if=routine.only_if,
+        verify=routine.verify,
+        exclusive=routine.exclusive,
+        limits=limits,
         session_turns=routine.session_turns,
         digest=routine.digest(),
         files=files,

@@ -171,6 +171,15 @@ def exists(path: str) -> bool:
     return True
 
 
+def changed_names(folder: str, since: float) -> list[str]:
+    """Return the sorted names in *folder* of files that were written at or after *since*."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(e.name for e in entries if e.stat().st_mtime >= since)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def leads_to(path: str, fd: int) -> bool:
     """Return whether the name *path* still leads to the file behind *fd*."""
     try:

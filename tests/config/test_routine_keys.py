@@ -211,9 +211,6 @@ def test_an_unknown_agent_key_names_the_near_one(parse_workspace, key):
         ("overlap", "supersede"),
         ("retry", "{attempts: 3, first: 1m, most: 15m, started: true, then: park}"),
         ("rerun_interrupted", "1"),
-        ("verify", "[make, test]"),
-        ("exclusive", "shop"),
-        ("limits", "{turns_per_day: 5, usd_per_day: 1.5}"),
         ("deliver", "[desktop, {file: out}, {command: [mail, me]}, {url: 'x://y'}]"),
         ("quiet", "nothing new"),
         ("alert", "[desktop]"),
@@ -228,9 +225,9 @@ def test_a_key_of_a_later_version_is_refused_in_one_sentence(parse, key, value):
     assert "remove the key" in found.cure
 
 
-@pytest.mark.parametrize("key", ["limits", "deliver", "alert"])
+@pytest.mark.parametrize("key", ["deliver", "alert"])
 def test_a_workspace_key_of_a_later_version_is_refused(parse_workspace, key):
-    value = "{turns_per_day: 5}" if key == "limits" else "[desktop]"
+    value = "[desktop]"
     found = one(parse_workspace(f"{key}: {value}\n")[1], key)
     assert found.message == f"`{key}` is not built yet in this version"
 

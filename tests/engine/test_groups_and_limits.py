@@ -1,0 +1,131 @@
+"""`exclusive`, `verify` and `limits`: each with an outcome, or a wait, that one can see."""
+
+import asyncio
+import sys
+
+import pytest
+
+from routines.agents.base import Reply, Usage
+from routines.domain.limits import DayLimit
+from routines.errors import SessionBusyError
+from routines.testing import RecordingAgent
+from tests.engine.stage import MINUTE, at, every, routine
+
+
+def outcomes(stage):
+    return [
+        (record.occurrence.instant.strftime("%H:%M"), record.outcome, record.reason)
+        for record in stage.records()
+    ]
+
+
+async def test_slot_waits_while_a_turn_of_its_group_runs(stage):
+    long = routine(name="long", schedule=every(60), exclusive="shop")
+    late = routine(name="late", schedule=every(60), exclusive="shop")
+    async with stage.running(long, late) as engine:
+        stage.agent.hold()
+        await stage.clock.advance_to(at("09:00"))
+        assert len(engine.in_flight) == 1
+
+        stage.agent.release()
+        await stage.clock.advance(2 * MINUTE)
+
+    assert sorted(r.routine for r in stage.records() if r.outcome == "completed") == [
+        "late",
+        "long",
+    ]
+
+
+async def test_routines_of_different_groups_run_at_once(stage):
+    one = routine(name="one", schedule=every(60), exclusive="shop")
+    two = routine(name="two", schedule=every(60), exclusive="mill")
+    async with stage.running(one, two) as engine:
+        stage.agent.hold()
+        await stage.clock.advance_to(at("09:00"))
+        assert len(engine.in_flight) == 2
+
+
+async def test_run_by_hand_is_refused_while_its_group_is_in_use(stage):
+    one = routine(name="one", exclusive="shop")
+    two = routine(name="two", exclusive="shop")
+    async with stage.running(one, two) as engine:
+        stage.agent.hold()
+        running = asyncio.create_task(engine.run("one"))
+        await stage.clock.advance(MINUTE)
+        with pytest.raises(SessionBusyError, match="shop"):
+            await engine.run("two")
+        stage.agent.release()
+        await running
+
+    assert [record.routine for record in stage.records()] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome", "reason", "detail"),
+    [
+        ("import sys; sys.exit(0)", "completed", None, ""),
+        ("import sys; print('2 tests fail'); sys.exit(3)", "failed", "verify", "2 tests fail"),
+    ],
+)
+async def test_verify_judges_a_completed_turn(stage, code, outcome, reason, detail):
+    checked = routine(verify=(sys.executable, "-c", code))
+    async with stage.running(checked) as engine:
+        record = await engine.run("digest")
+
+    assert (record.outcome, record.reason) == (outcome, reason)
+    assert detail in record.end["detail"]
+
+
+async def test_verify_reads_the_reply(stage):
+    code = "import sys; sys.exit(0 if 'digest' in sys.stdin.read() else 1)"
+    async with stage.running(routine(verify=(sys.executable, "-c", code))) as engine:
+        record = await engine.run("digest")
+
+    assert record.outcome == "completed"
+
+
+async def test_verify_that_is_not_there_fails_the_turn_and_says_so(stage):
+    async with stage.running(routine(verify=("no-such-program",))) as engine:
+        record = await engine.run("digest")
+
+    assert (record.outcome, record.reason) == ("failed", "verify")
+    assert "no-such-program" in record.end["detail"]
+
+
+async def test_no_more_turns_start_on_a_day_than_its_limit_says(stage):
+    limited = routine(schedule=every(60), limits=DayLimit(turns=2))
+    async with stage.running(limited):
+        await stage.clock.advance_to(at("12:00"))
+
+    assert sorted(outcomes(stage)) == [
+        ("09:00", "completed", None),
+        ("10:00", "completed", None),
+        ("11:00", "skipped", "limit"),
+        ("12:00", "skipped", "limit"),
+    ]
+    assert len(stage.agent.turns) == 2
+
+
+async def test_the_next_day_begins_anew(stage):
+    limited = routine(schedule=every(60), limits=DayLimit(turns=1))
+    async with stage.running(limited):
+        await stage.clock.advance_to(at("2026-06-02 01:00"))
+
+    days = [r.occurrence.instant.day for r in stage.records() if r.outcome == "completed"]
+    assert days == [1, 2]
+
+
+async def test_turns_by_hand_count_and_are_held_to_the_limit_too(stage):
+    async with stage.running(routine(limits=DayLimit(turns=1))) as engine:
+        first = await engine.run("digest")
+        second = await engine.run("digest")
+
+    assert (first.outcome, second.outcome, second.reason) == ("completed", "skipped", "limit")
+
+
+async def test_money_is_counted_from_what_the_turns_said_they_cost(stage):
+    stage.agent = RecordingAgent(lambda _: Reply(text="done", usage=Usage(usd=0.6)))
+    async with stage.running(routine(schedule=every(60), limits=DayLimit(usd=1.0))):
+        await stage.clock.advance_to(at("11:00"))
+
+    assert [o for _, o, _ in outcomes(stage)] == ["completed", "completed", "skipped"]
