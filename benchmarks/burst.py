@@ -41,11 +41,10 @@ class Product:
         self.owner = host.owner()
         cron = schedule.cron("* * * * *", "UTC")
         routines = [
-            Routine(name=f"r{i:03}", prompt="Say what changed.", schedule=cron) for i in range(count)
+            Routine(name=f"r{i:03}", prompt="Say what changed.", schedule=cron)
+            for i in range(count)
         ]
-        self.works = [
-            work_of(one, root=folder, agent=None, agent_name="host") for one in routines
-        ]
+        self.works = [work_of(one, root=folder, agent=None, agent_name="host") for one in routines]
         self.at = START
 
     def take(self, step: timedelta) -> list[Claim]:

@@ -153,7 +153,9 @@ def run(words: Sequence[str], *, cwd: str | None = None) -> None:
         words, cwd=cwd, env=environment(), capture_output=True, text=True, check=False
     )
     if ended.returncode != 0:
-        raise RuntimeError(f"{' '.join(words)} ended with {ended.returncode}: {ended.stderr[-2000:]}")
+        raise RuntimeError(
+            f"{' '.join(words)} ended with {ended.returncode}: {ended.stderr[-2000:]}"
+        )
 
 
 def peak_mb(words: Sequence[str], *, cwd: str | None = None) -> tuple[float, float]:
