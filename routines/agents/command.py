@@ -409,12 +409,14 @@ def run_program(
         turn_key=env.get("ROUTINES_TURN", ""),
         spare=own_children(),
     )
+    # From before the start: on a busy machine the agent may be well under way before we look.
+    limit = clock.awake() + timeout.total_seconds()
     process = _start(words, env=env, cwd=cwd, with_stdin=stdin is not None)
     tree = replace(tree, leader=process.pid)
     pump = _Pump(process, stdin or b"", out, err)
     asked = _Asked(stop_requested, clock)
     try:
-        why = _watch(pump, tree, clock, timeout, asked)
+        why = _watch(pump, tree, clock, limit, asked)
         remain = end_tree(
             tree,
             stop=stop,
@@ -456,10 +458,9 @@ class _Asked:
         return self._ask()
 
 
-def _watch(pump: _Pump, tree: Tree, clock: Clock, timeout: timedelta, asked: _Asked) -> str | None:
+def _watch(pump: _Pump, tree: Tree, clock: Clock, limit: float, asked: _Asked) -> str | None:
     """Carry until the leader has ended or is to be ended; return why it is, None if it ended."""
-    now = clock.awake()
-    limit, reap = now + timeout.total_seconds(), now + _REAP_EVERY_S
+    reap = clock.awake() + _REAP_EVERY_S
     why: str | None = None
     while not pump.ended():
         # It may have ended while we asked; then it is judged by how it did, not by our wish.

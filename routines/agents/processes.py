@@ -71,6 +71,11 @@ _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.S
 _PS_TIMEOUT_S = 10.0
 _PS_FIELDS = 9
 
+# The place of `flags` in /proc/PID/stat, counted from the state, and PF_KTHREAD in it.
+_STAT_FLAGS, _KERNEL_THREAD = 6, 0x00200000
+# An exec is through in microseconds; on a busy machine it may have to wait for its turn in it.
+_EXEC_LOOKS = 1000
+
 Key = tuple[int, str]
 
 
@@ -419,12 +424,37 @@ def _named(table: Mapping[int, Process], state: str, turn_key: str) -> list[Proc
 
 
 def _environ(pid: int) -> set[bytes]:
+    for _ in range(_EXEC_LOOKS):
+        data = _proc_file(pid, "environ")
+        if data or not _is_in_exec(pid):
+            break
+        os.sched_yield()
+    else:
+        data = b""
+    return set(data.split(b"\0"))
+
+
+def _proc_file(pid: int, name: str) -> bytes:
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return set(file.read().split(b"\0"))
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
     except OSError:
         # Of another user, or gone: neither is ours to end.
-        return set()
+        return b""
+
+
+def _is_in_exec(pid: int) -> bool:
+    """Return whether the kernel is putting a new program into *pid*.
+
+    Its words and its environment are empty then, though its parent may know already that it was
+    started: a child would be missed that was started just before its turn ended.
+    """
+    if _proc_file(pid, "cmdline"):
+        return False
+    fields = _proc_file(pid, "stat").rpartition(b")")[2].split()
+    if len(fields) <= _STAT_FLAGS or fields[0] in {b"Z", b"X", b"x"}:
+        return False
+    return not int(fields[_STAT_FLAGS]) & _KERNEL_THREAD
 
 
 def _named_by_ps(marks: Iterable[str]) -> set[int]:

@@ -128,12 +128,13 @@ def run_python(
             detail=one_line(f"working directory not found: {cwd} ({error.strerror})"),
         )
     call = _Call()
+    limit = clock.awake() + timeout.total_seconds()
     # A daemon: one that hangs must not keep the process from ending.
     thread = threading.Thread(
         target=_work, args=(call, spec.python or "", turn), name="agent", daemon=True
     )
     thread.start()
-    why = _watch(call, clock, timeout, stop_requested)
+    why = _watch(call, clock, limit, stop_requested)
     hangs = False
     if why is not None:
         call.cancel()
@@ -164,10 +165,9 @@ def _enter(cwd: str, env: Mapping[str, str] | None) -> None:
 
 
 def _watch(
-    call: _Call, clock: Clock, timeout: timedelta, stop_requested: Callable[[], str | None]
+    call: _Call, clock: Clock, limit: float, stop_requested: Callable[[], str | None]
 ) -> str | None:
     """Wait for the call's end; return why it is to be ended by us, None if it ended."""
-    limit = clock.awake() + timeout.total_seconds()
     while not call.done.is_set():
         now = clock.awake()
         why = _TIMEOUT if now >= limit else stop_requested()

@@ -239,6 +239,29 @@ def test_leftovers_are_those_that_name_this_state_folder_and_this_turn(turn, sta
 
 
 @linux
+def test_a_process_that_is_just_being_started_is_not_missed(turn, state, monkeypatch):
+    read, early = processes._proc_file, iter(range(20))
+    with started(env=marked(turn, state)) as process:
+
+        def empty_at_first(pid, name):
+            in_exec = pid == process.pid and name != "stat" and next(early, None) is not None
+            return b"" if in_exec else read(pid, name)
+
+        monkeypatch.setattr(processes, "_proc_file", empty_at_first)
+
+        assert leftovers(state, turn.key) == [process.pid]
+
+
+@linux
+def test_looking_for_leftovers_waits_for_no_kernel_thread_and_no_zombie():
+    with started("true") as process:
+        eventually(lambda: processes.find_process(process.pid).zombie)
+        kernel = [p.pid for p in processes.process_table().values() if p.parent == 2]
+
+        assert not any(processes._is_in_exec(pid) for pid in [process.pid, *kernel, 1 << 30])
+
+
+@linux
 def test_zombies_and_the_asker_itself_are_no_leftovers(turn, state):
     code = (
         "import os, subprocess, sys\n"

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from datetime import timedelta
 
 import pytest
@@ -280,8 +281,6 @@ def test_function_that_cannot_be_ended_is_left_in_its_thread_and_said(run, tmp_p
     assert result.outcome is Outcome.TIMED_OUT
     assert result.detail.endswith("it did not stop when it was told to")
     (tmp_path / "go").write_text("")
-    import threading
-
     eventually(lambda: not [t for t in threading.enumerate() if t.name == "agent"])
 
 
@@ -304,12 +303,19 @@ def test_request_to_stop_cancels_it(run, tmp_path, word, outcome, reason):
 
 def test_function_that_returned_before_the_request_is_judged_by_its_answer(run, tmp_path):
     def ask():
-        import threading
-
+        # It returns while we ask.
+        (tmp_path / "asked").write_text("")
         eventually(lambda: not [t for t in threading.enumerate() if t.name == "agent"])
         return "cancel"
 
-    assert run("def go(turn): return 'done'", stop_requested=ask).reply.text == "done"
+    result = run(
+        "def go(turn):\n"
+        "    while not os.path.exists(here + '/asked'): time.sleep(0.01)\n"
+        "    return 'done'",
+        stop_requested=ask,
+    )
+
+    assert (result.outcome, result.reply.text) == (Outcome.COMPLETED, "done")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="found by their environment")
@@ -322,7 +328,7 @@ def test_processes_that_it_started_end_with_the_turn(run, state, turn):
     )
 
     assert result.outcome is Outcome.COMPLETED
-    assert sys.modules[run.made[0]].kept[0].wait() == -15
+    assert sys.modules[run.made[0]].kept[0].wait(timeout=60) == -15
     assert processes.leftovers(state, turn.key) == []
 
 
