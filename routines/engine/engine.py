@@ -452,7 +452,7 @@ class Engine:
     def _recover(self, now: datetime, done: Pass) -> None:
         awake = self._clock.awake()
         due = awake - self._recovered_at >= _RECOVER_EVERY.total_seconds()
-        if not self._unstarted.take(awake) and not due:
+        if not self._unstarted.take(awake) and not due and not self._claims.any_handed_over():
             return
         self._recovered_at = awake
         recovered = self._recoverer.recover()

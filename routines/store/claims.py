@@ -420,6 +420,17 @@ class ClaimStore:
                 found.append(OpenEntry(name, claim_path))
         return found
 
+    def any_handed_over(self) -> bool:
+        """Return whether a run by hand waits for a scheduler to take it: open, and nobody's.
+
+        Cheap enough for each look: it opens nothing but open runs by hand, and there are few.
+        """
+        return any(
+            locks.path_is_locked(self._state.at(entry.claim_path)) is not True
+            for entry in self.open_entries()
+            if entry.name.rpartition("~")[2].startswith("manual-")
+        )
+
     def hold(self, entry: OpenEntry) -> Claim | None:
         """Take the lock of an open claim and read it again.
 
