@@ -13,11 +13,10 @@ from routines.domain.record import Event
 from routines.domain.wakeup import AlreadySet, Bounds, Skip, Timing, WakeRequest, Wakeup
 from routines.domain.zones import zone
 from routines.errors import StoreError
-from routines.store import locks
 from routines.store.claims import Claim, ClaimStore, Draft
 from routines.store.control import CancelStore, SchedulerStore
 from routines.store.cursors import CursorStore
-from routines.store.places import PlaceStore
+from routines.store.places import PlaceStore, Room
 from routines.store.retention import Keep, RetentionStore
 from routines.store.sessions import Lease, SessionStore, ledger_path
 from routines.store.state import adopt, open_for_reading, open_for_writing
@@ -608,15 +607,19 @@ def _scheduler_is_known(path: str, told: Told) -> None:
 
 def _place(state: Any, tell: Tell) -> None:
     places = PlaceStore(state)
-    assert places.take(2) is not None
-    assert places.take(2) is not None
-    assert places.take(2) is None
+    first = places.take(places=2, group="disk")
+    second = places.take(places=2, group=None)
+    assert isinstance(first, Room)
+    assert isinstance(second, Room)
+    assert isinstance(places.take(places=2, group=None), str)
+    assert isinstance(places.take(places=3, group="disk"), str)
+    first.let_go()
 
 
 def _places_are_free(path: str, told: Told) -> None:
-    fd = PlaceStore(open_for_reading(path)).take(1)
-    assert fd is not None, "the dead hold no place"
-    locks.let_go(fd)
+    room = PlaceStore(open_for_reading(path)).take(places=1, group="disk")
+    assert isinstance(room, Room), "the dead hold no place"
+    room.let_go()
 
 
 CONTROL = [
@@ -645,7 +648,9 @@ CONTROL = [
         _enter_beat_leave,
         after=_scheduler_is_known,
     ),
-    Operation("place", ("places.PlaceStore.take",), _place, after=_places_are_free),
+    Operation(
+        "place", ("places.PlaceStore.take", "places.Room.let_go"), _place, after=_places_are_free
+    ),
 ]
 
 
