@@ -302,7 +302,7 @@ HEAVY = {
     "subprocess",
     "filelock",
     "dateutil",
-    "routines.domain.wakeup",
+    "routines.store.wakeups",
     "routines.agents",
 }
 
