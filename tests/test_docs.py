@@ -121,6 +121,13 @@ def test_a_page_names_no_command_that_is_not_there(page):
             assert word in COMMANDS, piece
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_every_module_that_a_page_runs_is_there(page):
+    for name in re.findall(r"python3? -m ((?:tests|benchmarks|routines)[\w.]*)", text_of(page)):
+        path = REPOSITORY / name.replace(".", "/")
+        assert (path / "__main__.py").is_file() or path.with_suffix(".py").is_file(), name
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/reference/yaml.md"])
 def test_the_yaml_on_a_page_is_read_without_a_problem(page):
     for _, kind, text in blocks(text_of(page)):
