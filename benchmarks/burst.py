@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from benchmarks.calls import _lock, _read, _same, _sync
+from benchmarks.calls import lock, read, same, sync
 from benchmarks.measure import Places, Row, Size, filesystem, in_turn, ratio, room
 from routines.domain import schedule
 from routines.domain.occurrence import Kind, Occurrence
@@ -31,6 +31,8 @@ from routines.store.state import open_for_writing
 COUNT = {Size.TINY: 5, Size.USUAL: 200, Size.FULL: 200}
 ROUNDS = {Size.TINY: 2, Size.USUAL: 7, Size.FULL: 15}
 START = datetime(2026, 6, 1, 0, 0, tzinfo=UTC)
+# As many as the product flushes with.
+_THREADS = 16
 _MINUTE, _DAY = timedelta(minutes=1), timedelta(days=1)
 
 
@@ -95,24 +97,24 @@ class Bare:
         for owner in self.owners:
             draft = os.path.join(self.open, f"{os.path.basename(owner)}~{name}")
             fd = os.open(draft, flags, 0o600)
-            _lock(fd)
+            lock(fd)
             os.write(fd, b"x" * 700 + b"\n")
             drafts.append((draft, fd))
         work = [(os.fsync, fd) for _, fd in drafts]
-        _together([*work, *((_sync, os.path.dirname(folder)) for folder in new)])
-        _sync(self.open)
+        _together([*work, *((sync, os.path.dirname(folder)) for folder in new)])
+        sync(self.open)
         for (draft, fd), folder in zip(drafts, folders, strict=True):
             path = os.path.join(folder, f"{name}.jsonl")
             os.link(draft, path)
-            _same(path, fd)
-            _read(fd)
-        _together([(_sync, folder) for folder in folders])
+            same(path, fd)
+            read(fd)
+        _together([(sync, folder) for folder in folders])
         for _, fd in drafts:
             os.close(fd)
 
 
 def _together(work: list[tuple[Callable[[Any], object], Any]]) -> None:
-    with ThreadPoolExecutor(min(files._SYNC_THREADS, len(work))) as pool:
+    with ThreadPoolExecutor(min(_THREADS, len(work))) as pool:
         list(pool.map(lambda one: one[0](one[1]), work))
 
 
@@ -120,7 +122,7 @@ class _Noting:
     """`files.calls`, with the thread of each flush noted."""
 
     def __init__(self, inner: Any) -> None:
-        self._inner = inner
+        self.inner = inner
         self.flushes: list[str] = []
 
     def fsync(self, fd: int) -> None:
@@ -128,10 +130,10 @@ class _Noting:
         alone = threading.current_thread() is threading.main_thread()
         pool = f"main-{len(self.flushes)}" if alone else name.rpartition("_")[0]
         self.flushes.append(pool)
-        self._inner.fsync(fd)
+        self.inner.fsync(fd)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        return getattr(self.inner, name)
 
 
 def _rounds(product: Product, step: timedelta) -> tuple[int, int]:
@@ -141,7 +143,7 @@ def _rounds(product: Product, step: timedelta) -> tuple[int, int]:
     try:
         product.take_and_let_go(step)
     finally:
-        files.calls = noting._inner
+        files.calls = noting.inner
     return len(set(noting.flushes)), len(noting.flushes)
 
 

@@ -105,7 +105,7 @@ class Product:
         yield "claim"
         claim = self.claims.take(Draft(occurrence, line), at=self.at)
         if not isinstance(claim, Claim):
-            raise RuntimeError(f"{occurrence.ref} was not claimed")
+            raise TypeError(f"{occurrence.ref} was not claimed")
         yield "started"
         claim.append(Event.STARTED, at=self.at, owner=self.owner.to_json(), **_started(self.work))
         yield "outcome"
@@ -163,25 +163,25 @@ class Bare:
         os.stat(self.day)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         fd = os.open(draft, flags, 0o600)
-        _lock(fd)
+        lock(fd)
         os.write(fd, line)
         os.fsync(fd)
-        _sync(self.open)
+        sync(self.open)
         os.link(draft, path)
-        _same(path, fd)
-        _read(fd)
-        _sync(self.day)
+        same(path, fd)
+        read(fd)
+        sync(self.day)
         yield "started"
         _append(path, fd, line)
         yield "outcome"
-        _read(fd)
+        read(fd)
         _append(path, fd, line)
         os.unlink(draft)
         yield "end"
         os.close(fd)
 
 
-def _lock(fd: int) -> None:
+def lock(fd: int) -> None:
     ask = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     if hasattr(fcntl, "F_OFD_SETLK"):
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, ask)
@@ -189,30 +189,30 @@ def _lock(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _sync(folder: str) -> None:
+def sync(folder: str) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     os.fsync(fd)
     os.close(fd)
 
 
-def _same(path: str, fd: int) -> None:
+def same(path: str, fd: int) -> None:
     os.stat(path)
     os.fstat(fd)
 
 
-def _read(fd: int) -> None:
+def read(fd: int) -> None:
     at = 0
     while part := os.pread(fd, 1 << 20, at):
         at += len(part)
 
 
 def _append(path: str, fd: int, line: bytes) -> None:
-    _same(path, fd)
+    same(path, fd)
     size = os.fstat(fd).st_size
     os.pread(fd, 1, size - 1)
     os.write(fd, line)
     os.fsync(fd)
-    _read(fd)
+    read(fd)
 
 
 def _go(slot: Iterator[str], mark: Mark) -> None:
@@ -247,7 +247,7 @@ class _Counting:
     """`files.calls` with a count: all that can be known without strace."""
 
     def __init__(self, inner: Any) -> None:
-        self._inner = inner
+        self.inner = inner
         self.step: Counter[str] | None = None
         self.steps: dict[str, Counter[str]] = {}
 
@@ -255,7 +255,7 @@ class _Counting:
         self.step = None if word == "end" else self.steps.setdefault(word, Counter())
 
     def __getattr__(self, name: str) -> Any:
-        call = getattr(self._inner, name)
+        call = getattr(self.inner, name)
 
         def counted(*args: Any, **more: Any) -> Any:
             if self.step is not None:
@@ -274,7 +274,7 @@ def _count_in_process(folder: str) -> dict[str, Counter[str]]:
         _go(product.slot(), counting.mark)
         asyncio.run(_turns(folder, counting.mark))
     finally:
-        files.calls = counting._inner
+        files.calls = counting.inner
     return counting.steps
 
 

@@ -9,7 +9,8 @@ import os
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from benchmarks.measure import Places, Row, Size, in_turn, python, ratio, room, routines, run as go
+from benchmarks.measure import Places, Row, Size, in_turn, python, ratio, room, routines
+from benchmarks.measure import run as go
 from benchmarks.workspaces import make_workspace
 from routines.domain import schedule
 from routines.domain.routine import Routine

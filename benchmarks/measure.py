@@ -147,8 +147,8 @@ def environment() -> dict[str, str]:
     return {**mine, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def run(words: Sequence[str], *, cwd: str | None = None) -> None:
-    """Run a program whose output nobody wants; it must succeed."""
+def run(words: Sequence[str], *, cwd: str | None = None) -> str:
+    """Run a program that must succeed; return what it said on stderr."""
     ended = subprocess.run(
         words, cwd=cwd, env=environment(), capture_output=True, text=True, check=False
     )
@@ -156,21 +156,32 @@ def run(words: Sequence[str], *, cwd: str | None = None) -> None:
         raise RuntimeError(
             f"{' '.join(words)} ended with {ended.returncode}: {ended.stderr[-2000:]}"
         )
+    return ended.stderr
 
 
-def peak_mb(words: Sequence[str], *, cwd: str | None = None) -> tuple[float, float]:
-    """Return the seconds and the largest memory in MB of one run of a program."""
+COMMAND = """\
+import sys
+from routines.cli.main import main
+code = main(sys.argv[1:])
+"""
+_PEAK = """
+with open("/proc/self/status") as status:
+    peak = [line.split()[1] for line in status if line.startswith("VmHWM:")]
+print("peak", *peak, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def peak_mb(code: str, *words: str, cwd: str) -> tuple[float, float]:
+    """Return the seconds and the largest memory in MB of a Python that does *code*.
+
+    The kernel's figure of the process itself: what `wait4` says counts the one it was forked from.
+    """
     start = time.perf_counter()
-    process = subprocess.Popen(
-        words, cwd=cwd, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    _, status, usage = os.wait4(process.pid, 0)
+    said = run(python("-c", code + _PEAK, *words), cwd=cwd)
     seconds = time.perf_counter() - start
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise RuntimeError(f"{' '.join(words)} ended with {process.returncode}")
-    scale = 1 << 20 if sys.platform == "darwin" else 1 << 10
-    return seconds, usage.ru_maxrss / scale
+    kilobytes = next(line for line in said.splitlines() if line.startswith("peak ")).split()
+    return seconds, int(kilobytes[1]) / 1024
 
 
 def routines(*words: str) -> list[str]:

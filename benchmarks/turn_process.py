@@ -10,9 +10,9 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterable
-from statistics import median
 
-from benchmarks.measure import Places, Row, Size, in_turn, peak_mb, python, ratio, room, run as go
+from benchmarks.measure import Places, Row, Size, in_turn, python, ratio, room
+from benchmarks.measure import run as go
 from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.outcome import Outcome
 from routines.domain.routine import Routine
@@ -64,9 +64,16 @@ def run(size: Size, places: Places) -> Iterable[Row]:
         lambda: go(python("-c", "pass")), lambda: go(python(*_TURN)), rounds=ROUNDS[size]
     )
     yield Row("start-up", ratio(turn, bare), note="python -c pass")
-    memory = [
-        median(peak_mb(python(*words))[1] for _ in range(3)) for words in (("-c", "pass"), _TURN)
-    ]
-    yield Row(
-        "memory of a turn process", memory[1], None, "MB", f"python -c pass: {memory[0]:.0f} MB"
-    )
+    memory = [_memory(words) for words in ("pass", "import routines.engine.turn_process")]
+    note = f"python -c pass: {memory[0]:.0f} MB"
+    yield Row("memory of a turn process", memory[1], None, "MB", note)
+
+
+def _memory(code: str) -> float:
+    """Return the largest memory of a Python that does *code*, in MB; 0 where that is not told."""
+    if not os.path.exists("/proc/self/status"):
+        return 0.0
+    look = "import sys; sys.stderr.write(open('/proc/self/status').read())"
+    said = go(python("-c", f"{code}\n{look}"))
+    peak = next(line for line in said.splitlines() if line.startswith("VmHWM:"))
+    return int(peak.split()[1]) / 1024

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.measure import Places, Row, Size, ratio, room, timed
-from routines.domain.wakeup import DEFAULT_BOUNDS, Fire, Timing, Wakeup, WakeRequest
+from routines.domain.wakeup import DEFAULT_BOUNDS, Fire, Timing, WakeRequest, Wakeup
 from routines.domain.zones import zone
 from routines.store.claims import Claim, ClaimStore
 from routines.store.state import State, open_for_writing

@@ -3,7 +3,7 @@
 import os
 
 _FILE = """\
-schedule: "{minute} {hour} * * *"
+cron: "{minute} {hour} * * *"
 prompt: |
   Look at what changed in part {index} since yesterday.
   Say what needs a person, in five lines.
