@@ -11,14 +11,14 @@ tags: [benchmark, part-{part}]
 """
 
 
-def make_workspace(root: str, count: int) -> None:
-    """Write routines.yaml and *count* routine files, due once a day."""
+def make_workspace(root: str, count: int, *, hour: int = 3) -> None:
+    """Write routines.yaml and *count* routine files, due once a day in the hour *hour*."""
     folder = os.path.join(root, "routines")
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(root, "routines.yaml"), "w", encoding="utf-8") as file:
         file.write("agent: echo\ntz: UTC\n")
     for index in range(count):
-        write_routine(root, index, minute=index % 60, hour=3 + index // 60 % 20)
+        write_routine(root, index, minute=index % 60, hour=hour)
 
 
 def write_routine(root: str, index: int, *, minute: int, hour: int) -> str:
