@@ -2,10 +2,12 @@
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from routines.config.files import absolute
 from routines.config.reader import Node, quoted
 from routines.config.walker import (
     Amount,
@@ -23,9 +25,10 @@ from routines.config.walker import (
     Word,
     flow_word,
 )
-from routines.domain import zones
+from routines.domain import targets, zones
 from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.limits import DayLimit
+from routines.domain.targets import Target
 from routines.errors import InvalidName
 
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -95,15 +98,91 @@ ZONE = Text("an IANA time zone like Europe/Berlin", zone_name)
 PATH = Text("a path", tilde=True)
 MOMENT = timedelta(seconds=1)
 
-_TARGETS = Table(
-    (
-        Key("file", PATH, "A folder that gets one file a slot."),
-        Key("command", Command(), "A command that gets the text on stdin."),
-        Key("url", Text("a URL"), "Where apprise sends the text."),
-    ),
-    "one of file, command and url",
+
+def url(text: str) -> str:
+    """Return *text* if it is a URL, or raise `InvalidName`."""
+    if not targets.is_url(text):
+        raise InvalidName("expected a URL", hint="like mailto://user:password@example.com")
+    return text
+
+
+def web_url(text: str) -> str:
+    """Return *text* if it is an address of the web, or raise `InvalidName`."""
+    if not targets.is_web_url(text):
+        raise InvalidName("expected a web address", hint="like https://hc-ping.com/your-uuid")
+    return text
+
+
+_FILE = Key("file", PATH, "A file that it is added to; a folder gets one file a slot.")
+_COMMAND_KEY = Key("command", Command(), "A command that gets the text on stdin.")
+_URL = Key("url", Text("a URL", url), "Where apprise sends the text.")
+_PING = Key("ping", Text("a web address", web_url), "Asked for after each slot that completed.")
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A mapping with exactly one of a few keys."""
+
+    table: Table
+
+    @property
+    def expected(self) -> str:
+        """Return `file, command or url, like {file: out/}`."""
+        *most, last = [key.name for key in self.table.keys]
+        return f"one of {', '.join(most)} and {last}"
+
+    def read(self, node: Node, key: str, report: Report) -> dict[str, Any] | None:
+        """Return the one value by its key."""
+        values = self.table.read(node, key, report)
+        if values is not None and len(values) != 1:
+            report.refuse(node, key, f"expected {self.expected}", "make each an item of the list")
+            return None
+        return values
+
+    def schema(self) -> dict[str, Any]:
+        """Return the object."""
+        return {**self.table.schema(), "minProperties": 1, "maxProperties": 1}
+
+
+_DESKTOP = Word(("desktop",))
+DELIVER = ListOf(
+    AnyOf(_DESKTOP, OneOf(Table((_FILE, _COMMAND_KEY, _URL, _PING)))),
+    "targets",
 )
-TARGETS = ListOf(AnyOf(Word(("desktop",)), _TARGETS), "targets")
+ALERT = ListOf(AnyOf(_DESKTOP, OneOf(Table((_FILE, _COMMAND_KEY, _URL)))), "targets")
+
+
+def targets_of(
+    given: Sequence[str | dict[str, Any]] | None, key: str, node: Node, root: str, report: Report
+) -> tuple[Target, ...] | None:
+    """Return the targets that the value of *key* names; None if there is none."""
+    if given is None:
+        return None
+    return tuple(
+        target for one in given if (target := _target(one, key, node, root, report)) is not None
+    )
+
+
+def _target(
+    one: str | dict[str, Any], key: str, node: Node, root: str, report: Report
+) -> Target | None:
+    if isinstance(one, str):
+        return targets.DESKTOP
+    if "command" in one:
+        return targets.to_command(*one["command"])
+    if "url" in one:
+        return targets.to_url(one["url"])
+    if "ping" in one:
+        return targets.to_ping(one["ping"])
+    path = absolute(one["file"], root)
+    if path is None:
+        report.refuse(node, key, "no user of that name has a home folder")
+        return None
+    # Written as a folder it is one, also while it is not there yet.
+    ending = "/" if one["file"].endswith("/") else ""
+    return targets.to_file(path.rstrip("/") + ending, shown=one["file"])
+
+
 LIMITS = Table(
     (
         Key("turns_per_day", Whole(1), "The most turns a day."),

@@ -11,16 +11,18 @@ from typing import TypeVar
 from routines.config import reader
 from routines.config.files import absolute, read_bytes, relative, why
 from routines.config.kinds import (
+    ALERT,
+    DELIVER,
     ENVIRONMENT,
     LIMITS,
     MOMENT,
     PATH,
     RETRY,
-    TARGETS,
     WORDS,
     ZONE,
     Command,
     day_limit,
+    targets_of,
 )
 from routines.config.reader import Mapping, Node, Scalar, text_of, unix_lines
 from routines.config.reader import Sequence as List
@@ -50,6 +52,7 @@ from routines.domain.routine import (
     Routine,
 )
 from routines.domain.schedule import Schedule, shortest_gap
+from routines.domain.targets import Target
 from routines.errors import InvalidName, InvalidSchedule, Problem, UsageError
 
 _T = TypeVar("_T")
@@ -214,10 +217,15 @@ ROUTINE_KEYS = (
     Key("verify", Command(), "A command that judges a completed turn."),
     Key("exclusive", Text("a name"), "Turns of one group never run at once."),
     Key("limits", LIMITS, "The most that it may use a day."),
-    Key("deliver", TARGETS, "Where replies go.", later=True),
-    Key("quiet", Text(), "A reply that is not delivered.", later=True),
-    Key("alert", TARGETS, "Who is told what went wrong.", later=True),
-    Key("silent_for", Span(MOMENT), "Tell if it has not completed for that long.", later=True),
+    Key("deliver", DELIVER, "Where the replies of completed turns go.", "the workspace's"),
+    Key("quiet", Text(), "A reply that is exactly this is kept and not delivered."),
+    Key("alert", ALERT, "Who is told what went wrong, besides the log.", "the workspace's"),
+    Key(
+        "silent_for",
+        Span(MOMENT),
+        "Tell if it has not completed for that long.",
+        "two slots and `timeout`",
+    ),
     Key("wake_tools", Truth(), "Give the agent `wake` and `unwake`.", "true", later=True),
     Key("enabled", Truth(), "Whether its slots run.", "true"),
     Key("description", Text(prose=True, empty=True), "For people who read the list."),
@@ -336,6 +344,7 @@ class _Routine:
             self.settings,
             self.report,
         )
+        deliver, alert = self._targets("deliver"), self._targets("alert")
         problems = tuple(sorted(self.report.problems, key=_by_place))
         if problems or prompt is None:
             return Definition(
@@ -370,6 +379,10 @@ class _Routine:
             verify=given.get("verify"),
             exclusive=given.get("exclusive"),
             limits=limits,
+            deliver=self.settings.deliver if deliver is None else deliver,
+            quiet=given.get("quiet"),
+            alert=self.settings.alert if alert is None else alert,
+            silent_for=given.get("silent_for"),
             enabled=given.get("enabled", True),
             description=given.get("description", ""),
             tags=given.get("tags", ()),
@@ -515,6 +528,12 @@ class _Routine:
             message = "no user of that name has a home folder"
             self.report.refuse(self.values.nodes[key], key, message)
         return path
+
+    def _targets(self, key: str) -> tuple[Target, ...] | None:
+        node = self.values.nodes.get(key)
+        if node is None:
+            return None
+        return targets_of(self.values.get(key), key, node, self.root, self.report)
 
     def _remarks(self) -> tuple[Problem, ...]:
         """Return what is allowed and probably not meant."""

@@ -8,14 +8,16 @@ from typing import Any
 from routines.config import reader
 from routines.config.files import absolute
 from routines.config.kinds import (
+    ALERT,
+    DELIVER,
     ENVIRONMENT,
     LIMITS,
     PATH,
-    TARGETS,
     WORDS,
     ZONE,
     Command,
     day_limit,
+    targets_of,
     tells_cost,
 )
 from routines.config.reader import Mapping, Node, Unusable
@@ -45,6 +47,7 @@ from routines.domain.agent import (
     PromptBy,
 )
 from routines.domain.limits import DayLimit
+from routines.domain.targets import Target
 from routines.errors import InvalidName, Problem
 
 FILE_NAME = "routines.yaml"
@@ -81,6 +84,8 @@ class WorkspaceSettings:
         agents: The entries under `agents:`, by name.
         concurrency: How many turns run at once.
         limits: The most that a day of all routines may take, or None.
+        deliver: Where replies go, of routines that say nothing else.
+        alert: Who is told what went wrong, besides the log.
         env_file: Absolute path of KEY=VALUE lines for all routines, or None.
         state: Absolute path of the state folder, or None for the usual one.
         is_whole: False for the defaults that stand in for a file that can't be used.
@@ -93,6 +98,8 @@ class WorkspaceSettings:
     concurrency: int = 4
     limits: DayLimit | None = None
     retention: Retention = Retention()
+    deliver: tuple[Target, ...] = ()
+    alert: tuple[Target, ...] = ()
     env_file: str | None = None
     state: str | None = None
     is_whole: bool = True
@@ -235,8 +242,8 @@ WORKSPACE_KEYS = (
         ),
         "How long records are kept.",
     ),
-    Key("deliver", TARGETS, "Where replies go.", later=True),
-    Key("alert", TARGETS, "Who is told what went wrong.", later=True),
+    Key("deliver", DELIVER, "Where replies go, of routines that say nothing else.", "nowhere"),
+    Key("alert", ALERT, "Who is told what went wrong, besides the log.", "nobody else"),
     Key("env_file", PATH, "KEY=VALUE lines for the environment of all turns."),
     Key("state", PATH, "The state folder.", ".routines"),
 )
@@ -279,6 +286,8 @@ def parse_settings(
         concurrency=values.get("concurrency", 4),
         limits=day_limit(values.get("limits")),
         retention=Retention(**values.get("retention", {})),
+        deliver=_targets(values, "deliver", root, report),
+        alert=_targets(values, "alert", root, report),
         env_file=_path_of(values, "env_file", root, report),
         state=_path_of(values, "state", root, report),
     )
@@ -354,6 +363,12 @@ def _path_of(values: Values, key: str, root: str, report: Report) -> str | None:
     if path is None:
         report.refuse(values.nodes[key], key, "no user of that name has a home folder")
     return path
+
+
+def _targets(values: Values, key: str, root: str, report: Report) -> tuple[Target, ...]:
+    if key not in values.by_key:
+        return ()
+    return targets_of(values.by_key[key], key, values.nodes[key], root, report) or ()
 
 
 def _read_agent(node: Node, name: str, at: str, report: Report) -> AgentSpec | None:

@@ -10,6 +10,7 @@ from typing import Any
 from routines.domain.durations import format_span
 from routines.domain.limits import DayLimit
 from routines.domain.schedule import Schedule
+from routines.domain.targets import Target
 from routines.domain.timetable import Timetable
 
 
@@ -60,6 +61,10 @@ class Routine:
         verify: A command that judges a completed turn, or None.
         exclusive: A group; two turns of one group never run at once.
         limits: The most that a day may take, or None.
+        deliver: Where the replies of completed turns go.
+        quiet: A reply that is exactly this is kept and not delivered, or None.
+        alert: Who is told what went wrong, besides the log.
+        silent_for: Tell if it has not completed for that long; None for two slots and `timeout`.
         path: The file it was read from, for messages; None if it was made in code.
         line_of: The line of each key in *path*, for messages.
     """
@@ -87,6 +92,10 @@ class Routine:
     verify: tuple[str, ...] | None = None
     exclusive: str | None = None
     limits: DayLimit | None = None
+    deliver: tuple[Target, ...] = ()
+    quiet: str | None = None
+    alert: tuple[Target, ...] = ()
+    silent_for: timedelta | None = None
     enabled: bool = True
     description: str = ""
     tags: tuple[str, ...] = ()
@@ -95,7 +104,7 @@ class Routine:
 
     def definition(self) -> dict[str, Any]:
         """Return everything that decides what a turn does, as JSON: what `digest` covers."""
-        return {
+        known: dict[str, Any] = {
             "name": self.name,
             "prompt": self.prompt,
             "schedule": None if self.schedule is None else self.schedule.spec(),
@@ -120,6 +129,12 @@ class Routine:
             "limits": None if self.limits is None else self.limits.to_json(),
             "enabled": self.enabled,
         }
+        # Left out where there is nothing, so that definitions of before keep their digest.
+        if self.deliver:
+            known["deliver"] = [target.to_json() for target in self.deliver]
+        if self.quiet is not None:
+            known["quiet"] = self.quiet
+        return known
 
     def digest(self) -> str:
         """Return a short name of this definition: another one means that the file was edited."""

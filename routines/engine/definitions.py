@@ -1,6 +1,6 @@
 """What routines there are, as the files or the host program say at the moment."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -18,9 +18,10 @@ from routines.domain.limits import DayLimit
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.routine import Routine
+from routines.domain.targets import Target
 from routines.engine.turns import Verdict
 from routines.engine.work import Work, signature, work_of
-from routines.errors import UnknownAgent
+from routines.errors import Problem, UnknownAgent
 
 # How an agent object that the host gave is called in records and ledgers.
 HOST_AGENT = "host"
@@ -61,6 +62,18 @@ class Definitions(Protocol):
     def zone(self) -> str:
         """The zone of the workspace."""
 
+    @property
+    def deliver(self) -> tuple[Target, ...]:
+        """Where the workspace says that replies go."""
+
+    @property
+    def alert(self) -> tuple[Target, ...]:
+        """Who the workspace says is told what went wrong, besides the log."""
+
+    @property
+    def faults(self) -> Mapping[str, str]:
+        """What is wrong with the file of a routine, by name; under "" with routines.yaml."""
+
     def look(self, now: datetime) -> bool:
         """Look for edits; return whether anything changed."""
 
@@ -97,6 +110,9 @@ class FixedDefinitions:
         self.concurrency = concurrency
         self.zone = zone
         self.broken: frozenset[str] = frozenset()
+        self.deliver: tuple[Target, ...] = ()
+        self.alert: tuple[Target, ...] = ()
+        self.faults: Mapping[str, str] = {}
         self._agents = dict(agents or {})
         self._has_host_agent = has_host_agent
         self._changed = False
@@ -176,6 +192,25 @@ class FileDefinitions:
         """The zone of the workspace."""
         return self._loaded().settings.tz
 
+    @property
+    def deliver(self) -> tuple[Target, ...]:
+        """Where the workspace says that replies go."""
+        return self._loaded().settings.deliver
+
+    @property
+    def alert(self) -> tuple[Target, ...]:
+        """Who the workspace says is told what went wrong, besides the log."""
+        return self._loaded().settings.alert
+
+    @property
+    def faults(self) -> Mapping[str, str]:
+        """What is wrong with the file of a routine, by name; under "" with routines.yaml."""
+        loaded = self._loaded()
+        if loaded.settings_problems:
+            # One file is broken, and not as many as there are routines.
+            return {"": _first(loaded.settings_problems)}
+        return {name: _first(found) for name, found in {**loaded.broken, **loaded.stale}.items()}
+
     def look(self, now: datetime) -> bool:
         """Take up what has changed and stopped changing."""
         if self._watcher is None:
@@ -222,6 +257,12 @@ class FileDefinitions:
 
     def _absolute(self, path: str) -> str:
         return path if path.startswith("/") else f"{self._root.path}/{path}"
+
+
+def _first(problems: Sequence[Problem]) -> str:
+    if not problems:
+        return "it can't be used"
+    return f"{problems[0].place()}: {problems[0].message}"
 
 
 def _choose(name: str, agents: Mapping[str, AgentSpec]) -> AgentChoice:

@@ -36,6 +36,7 @@ from routines.engine.claiming import Claimer, Delivery, Pass, Ready
 from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
 from routines.engine.off_loop import in_thread, under_way
+from routines.engine.recipients import reply_to
 from routines.engine.recovering import Recoverer
 from routines.engine.running import Runner, Running, turn_of_caller, wait_for
 from routines.engine.tools import WakeTools
@@ -846,6 +847,9 @@ class Engine:
             zone=self._definitions.zone,
             bounds=self._limits.wakeups,
             no_scheduler=lambda: None,
+            reply_to=lambda name: reply_to(
+                name, self._definitions.routines, self._definitions.deliver
+            ),
         )
 
     def _turn_of(self, session: str) -> str | None:

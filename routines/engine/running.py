@@ -22,6 +22,7 @@ from routines.agents.base import (
     TurnFailed,
     TurnResult,
 )
+from routines.agents.command import HURRY
 from routines.agents.environment import without_surroundings
 from routines.agents.processes import start_turn_process
 from routines.domain.outcome import Outcome, Reason, one_line
@@ -200,6 +201,7 @@ class Runner:
             result, lingering = await self._ask(steps, work, turn, running)
             if work.verify is not None:
                 result = await in_thread(steps.verify, work, turn, result, dict(os.environ))
+            steps.stop_requested = lambda: HURRY if running.stopping.is_set() else None
             return await in_thread(steps.finish, work, turn, result)
         except StoreError as error:
             log.error("turn-not-started", extra={"ref": running.ref, "error": error.message})  # noqa: TRY400

@@ -3,7 +3,7 @@
 They answer at once, never wait for a session, and say everything in their text.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -42,6 +42,7 @@ class WakeTools:
         zone: The workspace's zone.
         bounds: The guardrails.
         no_scheduler: Returns the workspace in words if nothing is alive to fire, else None.
+        reply_to: Returns where the reply of a session's woken turn goes, in words.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class WakeTools:
         zone: str,
         bounds: Bounds,
         no_scheduler: Callable[[], str | None],
+        reply_to: Callable[[str], Sequence[str]] = lambda _session: (),
     ) -> None:
         self._state = state
         self._session = session
@@ -64,6 +66,7 @@ class WakeTools:
         self._zone = zone
         self._bounds = bounds
         self._no_scheduler = no_scheduler
+        self._reply_to = reply_to
         self._wakeups = WakeupStore(state)
 
     @property
@@ -177,6 +180,7 @@ class WakeTools:
         return wake_texts.Setting(
             now=self._clock.now(),
             zone_key=self._zone,
+            reply_to=self._reply_to(session),
             pending=len(self._wakeups.pending(session)) if session else 0,
             bounds=self._bounds,
             here=self._session is not None,

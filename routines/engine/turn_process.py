@@ -109,6 +109,7 @@ def run(steps: TurnSteps, work: Work, clock: SystemClock) -> None:
         result = steps.verify(work, turn, result, base)
     except InvalidFiles as error:
         result = failed(Reason.NOT_FOUND, error.message)
+    steps.stop_requested = signals.word
     steps.finish(work, turn, result)
 
 

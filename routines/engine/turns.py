@@ -8,7 +8,7 @@ All of it blocks; an engine calls it off its loop, a turn process just calls it.
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,8 +24,9 @@ from routines.domain.names import safe_name
 from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason, Warn, one_line
 from routines.domain.record import Event, Owner, Record
+from routines.domain.targets import Target, TargetKind
 from routines.domain.wakeup import day_of
-from routines.domain.zones import zone
+from routines.domain.zones import local_text, zone
 from routines.engine.work import Work
 from routines.errors import InvalidFiles, StoreError
 from routines.store import files
@@ -80,6 +81,8 @@ class TurnSteps:
         self._reread = reread
         self._cancels = CancelStore(state)
         self.cancelled_by: Cancel | None = None
+        # Asked while a reply is handed over: a stop must not wait for that.
+        self.stop_requested: Callable[[], str | None] = lambda: None
         self._began = clock.awake()
 
     @property
@@ -357,10 +360,22 @@ class TurnSteps:
         if not reply.strip():
             warnings.add(Warn.EMPTY_REPLY.value)
         usage = this_turn(result.reply.usage, self.lease.ledger)
+        delivered: dict[str, Any] = {}
+        if outcome is Outcome.COMPLETED:
+            try:
+                delivered = self._deliver(work, turn, reply, is_clean=not warnings)
+            except Exception as error:
+                # Whatever it is, the turn has completed, and its outcome is to be written.
+                log.exception("not-delivered", extra={"ref": self.ref})
+                why = one_line(f"{type(error).__name__}: {error}")
+                delivered = {"delivered": [{"to": "nobody", "ok": False, "detail": why}]}
+            if not all(one["ok"] for one in delivered.get("delivered", ())):
+                warnings.add(Warn.NOT_DELIVERED.value)
         return self._settle(
             outcome,
             reason,
             detail,
+            **delivered,
             by=None if self.cancelled_by is None else self.cancelled_by.by,
             warnings=sorted(warnings) if outcome is Outcome.COMPLETED else [],
             exit_code=result.exit_code,
@@ -370,6 +385,50 @@ class TurnSteps:
             reply=one_line(reply, most=SHOWN),
             native_session=result.reply.native_session or _own_id(work, turn),
         )
+
+    def _deliver(self, work: Work, turn: Turn, reply: str, *, is_clean: bool) -> dict[str, Any]:
+        """Hand the reply of a completed turn over; return what the outcome says of it."""
+        if not work.deliver:
+            return {}
+        # Here and not above: most turns deliver nothing.
+        from routines.engine import delivering
+
+        occurrence = self.claim.occurrence
+        quiet = work.quiet is not None and reply.strip() == work.quiet.strip()
+        targets = [one for one in work.deliver if one.kind is not TargetKind.PING]
+        if quiet or not reply.strip():
+            targets = []
+        pings = [one for one in work.deliver if one.kind is TargetKind.PING]
+        try:
+            env = self.environment(work, turn, dict(os.environ))
+        except InvalidFiles:
+            # The agent's; broken since it was started. The targets can do without.
+            env = delivering.plain_environment(os.environ, root=work.root)
+        who = work.routine or turn.session
+        place = zone(str(self.claim.record.claim.get("tz") or "UTC"))
+        message = delivering.Message(
+            title=f"{one_line(who)}, {local_text(occurrence.instant, place)}",
+            body=reply,
+            name=f"{safe_name(who)}.{occurrence.stem}.md",
+        )
+
+        def hand_over(some: Sequence[Target]) -> list[dict[str, Any]]:
+            found = delivering.deliver(
+                some,
+                message,
+                env=env,
+                cwd=work.root,
+                clock=self.clock,
+                stop_requested=self.stop_requested,
+            )
+            return [one.to_json() for one in found]
+
+        nobody = delivering.Delivered("nobody", ok=True, detail="quiet").to_json()
+        results = [nobody] if quiet else hand_over(targets)
+        if is_clean and occurrence.kind is Kind.SLOT and all(one["ok"] for one in results):
+            # A dead-man service is to hear of slots that really are well, and of nothing else.
+            results += hand_over(pings)
+        return {"delivered": results}
 
     def _end_of(self, result: TurnResult) -> tuple[Outcome, Reason | None, str]:
         if result.outcome is None:

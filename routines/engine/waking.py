@@ -13,6 +13,7 @@ from routines.domain.wakeup import Bounds, Fire, Skip, Wait, Wakeup, plan_busy
 from routines.domain.zones import zone
 from routines.engine.claiming import Claimer, Ready
 from routines.engine.definitions import Definitions
+from routines.engine.recipients import reply_to, routine_of, targets_of_session
 from routines.engine.turns import SHOWN
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError
@@ -192,7 +193,9 @@ class Waker:
         prompt = wrap(
             wakeup,
             now=now,
-            reply_to=(),
+            reply_to=reply_to(
+                wakeup.session, self._definitions.routines, self._definitions.deliver
+            ),
             late_because="the machine was asleep" if self._asleep(wakeup.next_at) else "",
             passed=int(missed.get("count") or 0) if isinstance(missed, dict) else 0,
         )
@@ -205,6 +208,9 @@ class Waker:
             work = self._definitions.work(routine)
             return replace(work, prompt=prompt, only_if=None, start_within=None, files=())
         choice = self._definitions.agent(None)
+        deliver, quiet = targets_of_session(
+            session, self._definitions.routines, self._definitions.deliver
+        )
         return Work(
             root=self._definitions.root,
             routine=None,
@@ -212,11 +218,6 @@ class Waker:
             agent_name=choice.name,
             prompt=prompt,
             cwd=self._definitions.root,
+            deliver=deliver,
+            quiet=quiet,
         )
-
-
-def routine_of(session: str) -> str | None:
-    """Return the routine that a session belongs to: `routine:<name>` or `routine:<name>@<slot>`."""
-    if not session.startswith("routine:"):
-        return None
-    return session.removeprefix("routine:").partition("@")[0]

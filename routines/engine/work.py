@@ -13,6 +13,7 @@ from typing import Any
 from routines.domain.agent import AgentSpec
 from routines.domain.limits import DayLimit
 from routines.domain.routine import DEFAULT_TIMEOUT, Routine
+from routines.domain.targets import Target
 
 # Path, time, size and inode of a file: another of them means that it was written since.
 Signature = tuple[str, int, int, int]
@@ -40,6 +41,8 @@ class Work:
         exclusive: The group in which one turn runs at a time, or None.
         limits: Of this routine and of the workspace, as far as there are any.
         session_turns: After so many turns a new epoch; None for no limit.
+        deliver: Where the reply goes.
+        quiet: A reply that is exactly this goes nowhere, or None.
         digest: The definition's name, noted in `started`.
         files: What the definition was read from, as it was then.
     """
@@ -61,6 +64,8 @@ class Work:
     exclusive: str | None = None
     limits: tuple[DayLimit, ...] = ()
     session_turns: int | None = None
+    deliver: tuple[Target, ...] = ()
+    quiet: str | None = None
     digest: str | None = None
     files: tuple[Signature, ...] = ()
 
@@ -76,6 +81,7 @@ class Work:
         """Return the content of the file that is handed to a turn process."""
         data: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         data["agent"] = None if self.agent is None else self.agent.to_json()
+        data["deliver"] = [target.to_json() for target in self.deliver]
         data["timeout"] = self.timeout.total_seconds()
         data["start_within"] = (
             None if self.start_within is None else self.start_within.total_seconds()
@@ -97,6 +103,7 @@ def decode_work(data: bytes) -> Work:
         "only_if": None if gate is None else tuple(gate),
         "verify": None if verify is None else tuple(verify),
         "limits": tuple(DayLimit(**limit) for limit in found["limits"]),
+        "deliver": tuple(Target.from_json(one) for one in found["deliver"]),
         "files": tuple((path, at, size, inode) for path, at, size, inode in found["files"]),
     }
     return Work(**found)
@@ -150,6 +157,8 @@ def work_of(
         exclusive=routine.exclusive,
         limits=limits,
         session_turns=routine.session_turns,
+        deliver=routine.deliver,
+        quiet=routine.quiet,
         digest=routine.digest(),
         files=files,
     )

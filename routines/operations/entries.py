@@ -98,6 +98,24 @@ class Entry:
         return int(amount) if isinstance(amount, int | float) else None
 
     @property
+    def delivered_to(self) -> tuple[str, ...]:
+        """Where its reply went, in words; what a quiet one has kept back is said in brackets."""
+        return tuple(
+            f"{one.get('to')} ({one['detail']})" if one.get("detail") else str(one.get("to"))
+            for one in _list(self.delivered)
+            if isinstance(one, dict) and one.get("ok")
+        )
+
+    @property
+    def not_delivered(self) -> tuple[str, ...]:
+        """Where its reply did not go and why, in words."""
+        return tuple(
+            f"{one.get('to')}: {one.get('detail')}"
+            for one in _list(self.delivered)
+            if isinstance(one, dict) and not one.get("ok")
+        )
+
+    @property
     def duration(self) -> timedelta | None:
         """How long its turn took."""
         return None if self.duration_s is None else timedelta(seconds=self.duration_s)

@@ -324,6 +324,7 @@ def session_reset(context: Context, session: str, *, reason: str) -> Ledger:
 def wake_tools(context: Context, *, session: str | None) -> "WakeTools":
     """Return the tools of *session*, or of the turn that this process belongs to."""
     from routines.domain.wakeup import DEFAULT_BOUNDS
+    from routines.engine.recipients import reply_to
     from routines.engine.tools import WakeTools
 
     state = context.writable_state
@@ -343,6 +344,9 @@ def wake_tools(context: Context, *, session: str | None) -> "WakeTools":
         zone=context.workspace.settings.tz,
         bounds=DEFAULT_BOUNDS,
         no_scheduler=no_scheduler,
+        reply_to=lambda name: reply_to(
+            name, context.workspace.routines, context.workspace.settings.deliver
+        ),
     )
 
 

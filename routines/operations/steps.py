@@ -52,6 +52,9 @@ def steps_of(
     steps += [_event_step(event, record) for event in record.events[: -1 if record.end else None]]
     if record.end is not None:
         steps.append(Step(record.ended_at, entry.outcome or "", _end_text(entry)))
+        if entry.delivered_to:
+            steps.append(Step(None, "delivered", f"to {', '.join(entry.delivered_to)}"))
+        steps += [Step(None, "not sent", f"to {why}") for why in entry.not_delivered]
         steps += _did_not_happen(record, entry)
     return steps
 

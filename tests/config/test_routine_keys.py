@@ -12,6 +12,7 @@ from routines.config.workspace_file import (
     WorkspaceSettings,
     parse_settings,
 )
+from routines.domain.targets import DESKTOP, to_command, to_file, to_ping, to_url
 
 LIST = "[a, b]"
 KEYS = "{a: b}"
@@ -211,10 +212,6 @@ def test_an_unknown_agent_key_names_the_near_one(parse_workspace, key):
         ("overlap", "supersede"),
         ("retry", "{attempts: 3, first: 1m, most: 15m, started: true, then: park}"),
         ("rerun_interrupted", "1"),
-        ("deliver", "[desktop, {file: out}, {command: [mail, me]}, {url: 'x://y'}]"),
-        ("quiet", "nothing new"),
-        ("alert", "[desktop]"),
-        ("silent_for", "2d"),
         ("wake_tools", "true"),
         ("wake_tools", "false"),
     ],
@@ -225,11 +222,67 @@ def test_a_key_of_a_later_version_is_refused_in_one_sentence(parse, key, value):
     assert "remove the key" in found.cure
 
 
-@pytest.mark.parametrize("key", ["deliver", "alert"])
-def test_a_workspace_key_of_a_later_version_is_refused(parse_workspace, key):
-    value = "[desktop]"
-    found = one(parse_workspace(f"{key}: {value}\n")[1], key)
-    assert found.message == f"`{key}` is not built yet in this version"
+# Targets -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "targets"),
+    [
+        ("desktop", DESKTOP),
+        ("{file: out/}", to_file("/ws/out/", shown="out/")),
+        ("{file: a/b.md}", to_file("/ws/a/b.md", shown="a/b.md")),
+        ("{file: /var/log/x}", to_file("/var/log/x")),
+        ("{command: [/bin/mail, me]}", to_command("/bin/mail", "me")),
+        ("{url: 'slack://tokenA/tokenB'}", to_url("slack://tokenA/tokenB")),
+        ("{ping: 'https://hc-ping.com/abc'}", to_ping("https://hc-ping.com/abc")),
+    ],
+)
+def test_a_target_says_how_and_where(parse, parse_workspace, text, targets):
+    assert parse(f"prompt: x\ndeliver: [{text}]\n").routine.deliver == (targets,)
+    settings, problems = parse_workspace(f"deliver: [{text}]\n")
+    assert (settings.deliver, problems) == ((targets,), ())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("deliver", "[{}]", "expected one of file, command, url and ping"),
+        ("deliver", "[{file: a, url: 'x://y'}]", "expected one of file, command, url and ping"),
+        ("deliver", "[{url: nowhere}]", "expected a URL"),
+        ("deliver", "[{url: 'x://y z'}]", "expected a URL"),
+        ("deliver", "[{ping: 'ftp://x'}]", "expected a web address"),
+        ("deliver", "[{ping: 'file:///etc/passwd'}]", "expected a web address"),
+        ("deliver", "[{file: ~nobody-at-all/x}]", "no user of that name"),
+        ("deliver", "[{command: mail}]", "expected a list of words"),
+        ("alert", "[{ping: 'https://x'}]", "unknown key 'ping' in alert"),
+        ("alert", "[{}]", "expected one of file, command and url"),
+    ],
+)
+def test_a_target_that_can_not_be_used_is_a_problem(parse, parse_workspace, key, value, says):
+    found = one(parse(f"prompt: x\n{key}: {value}\n").problems, key)
+    assert says in found.message
+    assert says in one(parse_workspace(f"{key}: {value}\n")[1], key).message
+
+
+def test_a_routine_takes_the_targets_of_the_workspace_unless_it_names_its_own():
+    settings, problems = parse_settings(b"deliver: [desktop]\nalert: [desktop]\n", root="/ws")
+    assert problems == ()
+
+    def read(text):
+        return parse_routine(
+            text.encode(), "x", path="x.yaml", root="/ws", settings=settings
+        ).routine
+
+    plain = read("prompt: x\n")
+    assert (plain.deliver, plain.alert) == ((DESKTOP,), (DESKTOP,))
+    own = read("prompt: x\ndeliver: []\nalert: [{file: log}]\n")
+    assert (own.deliver, own.alert) == ((), (to_file("/ws/log", shown="log"),))
+
+
+def test_what_is_shown_of_a_target_holds_no_secret():
+    url = "https://user:secret1@hc-ping.com/secret2?key=secret3"
+    shown = [to_url("slack://secret1/secret2").label, to_ping(url).label]
+    assert shown == ["slack://", "ping hc-ping.com"]
 
 
 @pytest.mark.parametrize(("key", "value"), [("http", "http://x"), ("acp", "[x]"), ("preset", "pi")])

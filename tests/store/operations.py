@@ -13,6 +13,7 @@ from routines.domain.record import Event
 from routines.domain.wakeup import AlreadySet, Bounds, Skip, Timing, WakeRequest, Wakeup
 from routines.domain.zones import zone
 from routines.errors import StoreError
+from routines.store import files, replies
 from routines.store.claims import Claim, ClaimStore, Draft
 from routines.store.control import CancelStore, SchedulerStore
 from routines.store.cursors import CursorStore
@@ -654,6 +655,48 @@ CONTROL = [
 ]
 
 
+# Replies ---------------------------------------------------------------------------------------
+
+
+def _put_reply(state: Any, tell: Tell) -> None:
+    replies.put(state.at("out"), "digest.md", "3 PRs merged\n")
+    tell("done")
+
+
+def _reply_is_whole(path: str, told: Told) -> None:
+    found = files.read(os.path.join(path, "out", "digest.md"))
+    assert found in ([b"3 PRs merged\n"] if ["done"] in told else [None, b"3 PRs merged\n"])
+
+
+def _with_journal(path: str) -> Any:
+    state = _open(path)
+    replies.add(state.at("journal.md"), "before\n")
+    return state
+
+
+def _add_reply(state: Any, tell: Tell) -> None:
+    replies.add(state.at("journal.md"), "## digest\n\nnow\n")
+    tell("done")
+
+
+def _journal_keeps_what_was_there(path: str, told: Told) -> None:
+    found = files.read(os.path.join(path, "journal.md")) or b""
+    assert found.startswith(b"before\n"), "what was delivered before is lost"
+    assert ["done"] not in told or found.endswith(b"## digest\n\nnow\n")
+
+
+REPLIES = [
+    Operation("put-a-reply", ("replies.put",), _put_reply, after=_reply_is_whole),
+    Operation(
+        "add-a-reply",
+        ("replies.add",),
+        _add_reply,
+        prepare=_with_journal,
+        after=_journal_keeps_what_was_there,
+    ),
+]
+
+
 # The folder itself -----------------------------------------------------------------------------
 
 
@@ -956,4 +999,4 @@ REST = [
     ),
 ]
 
-OPERATIONS = [*CLAIMS, *CURSORS, *SESSIONS, *CONTROL, *STATE, *WAKEUPS, *REST]
+OPERATIONS = [*CLAIMS, *CURSORS, *SESSIONS, *CONTROL, *REPLIES, *STATE, *WAKEUPS, *REST]

@@ -14,6 +14,7 @@ def show_screen(shown: Shown, times: Times, *, width: int, home: str) -> list[st
     lines = [f"{escape(entry.id)}   {times.sentence(entry.instant)} {times.head}"]
     lines += [fit(text, width) for text in (_outcome(entry, times), _agent(entry, home)) if text]
     lines += [f"! {line(warning)}" for warning in entry.warnings]
+    lines += [fit(f"! not delivered to {line(why)}", width) for why in entry.not_delivered]
     if shown.prompt is not None:
         lines += [f"---- prompt ({_bytes(shown.prompt_bytes)})", *_text(shown.prompt)]
     if shown.reply is not None:
@@ -59,7 +60,12 @@ def _agent(entry: Entry, home: str) -> str:
     parts = [entry.agent or "", entry.agent_version or "", entry.model or ""]
     text = ", ".join(part for part in parts if part)
     where = f"in {short_path(entry.cwd, home)}" if entry.cwd else ""
-    return ", ".join(part for part in (line(text), where) if part)
+    text = ", ".join(part for part in (line(text), where) if part)
+    return "; ".join(part for part in (text, _delivered(entry)) if part)
+
+
+def _delivered(entry: Entry) -> str:
+    return f"delivered to {line(', '.join(entry.delivered_to))}" if entry.delivered_to else ""
 
 
 def _foot(entry: Entry) -> list[str]:

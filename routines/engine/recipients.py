@@ -1,0 +1,41 @@
+"""Where the replies of a session go."""
+
+from collections.abc import Mapping
+
+from routines.domain.routine import Routine
+from routines.domain.targets import Target, TargetKind
+
+
+def routine_of(session: str) -> str | None:
+    """Return the routine that a session belongs to: `routine:<name>` or `routine:<name>@<slot>`."""
+    if not session.startswith("routine:"):
+        return None
+    return session.removeprefix("routine:").partition("@")[0]
+
+
+def targets_of_session(
+    session: str, routines: Mapping[str, Routine], otherwise: tuple[Target, ...]
+) -> tuple[tuple[Target, ...], str | None]:
+    """Return where the replies of a woken turn go, and which reply goes nowhere.
+
+    They go where those of its session's routine do: its own, else the first that names the
+    session.
+
+    Args:
+        session: Its name.
+        routines: Those that there are.
+        otherwise: Where the workspace says, for a session without a routine.
+    """
+    routine = routines.get(routine_of(session) or "")
+    if routine is None:
+        routine = next((one for one in routines.values() if one.session == session), None)
+    return (otherwise, None) if routine is None else (routine.deliver, routine.quiet)
+
+
+def reply_to(
+    session: str, routines: Mapping[str, Routine], otherwise: tuple[Target, ...]
+) -> tuple[str, ...]:
+    """Return in words where the replies of a woken turn go."""
+    targets, _ = targets_of_session(session, routines, otherwise)
+    # A ping carries no reply.
+    return tuple(one.label for one in targets if one.kind is not TargetKind.PING)
