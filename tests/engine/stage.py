@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from routines.domain import schedule as schedules
 from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind
+from routines.domain.retry import Retry
 from routines.domain.routine import Routine
 from routines.engine import host
 from routines.engine.arming import counted
@@ -46,7 +47,12 @@ def once(text):
 
 
 def routine(name="digest", schedule=None, **changes):
-    known = {"prompt": f"write the {name}", "schedule": schedule or every(5)}
+    # One attempt: what is tried again is for the tests that are about it.
+    known = {
+        "prompt": f"write the {name}",
+        "schedule": schedule or every(5),
+        "retry": Retry(attempts=1),
+    }
     return Routine(name=name, **known | changes)
 
 
@@ -77,6 +83,18 @@ class Counting:
         return self.inner.text()
 
 
+class Mortal:
+    """An agent whose turns can be made to die with their engine."""
+
+    def __init__(self, agent):
+        self.agent = agent
+        self.turns = set()
+
+    async def run(self, turn):
+        self.turns.add(asyncio.current_task())
+        return await self.agent.run(turn)
+
+
 class Stage:
     """What a test plays on."""
 
@@ -90,7 +108,11 @@ class Stage:
     # Acting -----------------------------------------------------------------------------------
 
     def engine(self, *routines, **options):
-        known = {"agent": self.agent, "clock": self.clock, "on_event": self.events.append}
+        known = {
+            "agent": Mortal(self.agent),
+            "clock": self.clock,
+            "on_event": self.events.append,
+        }
         if "routines" not in options:
             known["routines"] = routines
         return Engine(self.path, **known | options)
@@ -113,6 +135,9 @@ class Stage:
         for task in [engine._loop_task, *engine._tasks]:
             task.cancel()
         await asyncio.gather(engine._loop_task, *engine._tasks, return_exceptions=True)
+        for turn in engine._agent.turns:
+            turn.cancel()
+        await asyncio.gather(*engine._agent.turns, return_exceptions=True)
         await quiet()
         engine._pool.shutdown(wait=True)
         if engine._scheduler_fd is not None:

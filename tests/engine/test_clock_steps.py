@@ -70,3 +70,18 @@ async def test_small_corrections_every_hour_lose_no_slot(stage):
             await stage.clock.advance_to(at("08:00") + hour * HOUR)
             stage.clock.set(stage.clock.now() - timedelta(seconds=1.5))
     assert stage.slots == ["09:00", "10:00", "11:00", "12:00", "13:00", "14:00"]
+
+
+async def test_record_from_before_the_clock_was_set_back_stops_no_slot_of_the_present(stage):
+    digest = routine(schedule=every(5))
+    async with stage.running(digest):
+        await stage.clock.advance_to(at("08:05"))
+    stage.clock.set(at("09:58"))
+    async with stage.running(digest):
+        assert stage.history()[1:] == ["08:10-09:50 missed no-scheduler x21", "09:55 completed"]
+    stage.clock.set(at("09:02"))
+    told = len(stage.slots)
+    async with stage.running(digest):
+        await stage.clock.advance_to(at("09:10"))
+
+    assert stage.slots[told:] == ["09:00", "09:05", "09:10"]

@@ -113,12 +113,11 @@ async def test_claim_that_was_taken_up_three_times_and_never_started_has_failed(
     assert stage.agent.turns == []
 
 
-@pytest.mark.parametrize("event", [Event.BUFFERED, Event.RETRY, Event.PARKED])
-async def test_what_waits_by_its_own_word_is_left_alone(stage, event):
-    leave_claim(stage, events=[event])
+async def test_what_was_parked_waits_for_a_person(stage):
+    leave_claim(stage, events=[Event.PARKED])
     await look(stage)
 
-    assert stage.record(REF).last == event
+    assert stage.record(REF).last == Event.PARKED
     assert stage.agent.turns == []
 
 
