@@ -28,6 +28,7 @@ from routines.config.walker import (
 from routines.domain import targets, zones
 from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.limits import DayLimit
+from routines.domain.retry import Retry
 from routines.domain.targets import Target
 from routines.errors import InvalidName
 
@@ -212,3 +213,18 @@ def tells_cost(spec: AgentSpec | None) -> bool:
     if spec is None or spec.kind is AgentKind.PYTHON:
         return True
     return spec.kind is AgentKind.COMMAND and bool(spec.read.keys() & {"cost", "cost_total"})
+
+
+def retry_of(values: dict[str, Any] | None) -> Retry:
+    """Return the policy that the values of `retry` make; what is not said is as usual."""
+    values = values or {}
+    usual = Retry()
+    first = values.get("first", usual.first)
+    return Retry(
+        attempts=values.get("attempts", usual.attempts),
+        first=first,
+        # A first pause longer than the usual longest one is meant, not a contradiction.
+        most=values.get("most", max(usual.most, first)),
+        started=values.get("started", False),
+        park=values.get("then") == "park",
+    )

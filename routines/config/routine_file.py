@@ -22,6 +22,7 @@ from routines.config.kinds import (
     ZONE,
     Command,
     day_limit,
+    retry_of,
     targets_of,
 )
 from routines.config.reader import Mapping, Node, Scalar, text_of, unix_lines
@@ -205,13 +206,12 @@ ROUTINE_KEYS = (
     Key("start_within", Span(), "Later than this after its slot it is missed.", "no limit"),
     Key("timeout", Span(MOMENT), "Of one turn with its gates, in time awake.", "1h"),
     Key("jitter", Span(zero=True), "The longest stable offset from the slot.", "0s"),
-    Key("retry", RETRY, "What is done when a turn provably did not start.", later=True),
+    Key("retry", RETRY, "What is done when a turn provably did not start."),
     Key(
         "rerun_interrupted",
         Whole(0, 100),
         "How often an interrupted turn is run again.",
         "0",
-        built=(0,),
     ),
     Key("only_if", Command(), "A command that decides before the agent is started."),
     Key("verify", Command(), "A command that judges a completed turn."),
@@ -376,6 +376,8 @@ class _Routine:
             start_within=given.get("start_within"),
             timeout=given.get("timeout", DEFAULT_TIMEOUT),
             only_if=given.get("only_if"),
+            retry=retry_of(given.get("retry")),
+            rerun_interrupted=given.get("rerun_interrupted", 0),
             verify=given.get("verify"),
             exclusive=given.get("exclusive"),
             limits=limits,

@@ -30,6 +30,7 @@ class Event(StrEnum):
     OUTCOME = "outcome"
 
 
+_UNDER_WAY = frozenset([Event.STARTED.value, Event.RUN.value, Event.CANCELLING.value])
 # Lines are written in this order of keys, so that a person can compare them.
 _FIRST_KEYS = ("event", "at", "id", "kind", "outcome", "reason", "detail")
 
@@ -183,6 +184,53 @@ class Record:
     def attempts(self) -> int:
         """How often it was tried: 1 for the claim, and one each time it was taken up again."""
         return 1 + [line["event"] for line in self.events].count(Event.ATTEMPT.value)
+
+    @property
+    def idle_attempts(self) -> int:
+        """How often it was taken up since it last came to anything, the claim itself included."""
+        for count, line in enumerate(reversed(self.events)):
+            if line["event"] != Event.ATTEMPT.value:
+                return count
+        return len(self.events) + 1
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether its turn was begun and nothing says that it is over."""
+        return self.last in _UNDER_WAY
+
+    @property
+    def retries(self) -> int:
+        """How often it was put off to be tried again."""
+        return [line["event"] for line in self.events].count(Event.RETRY.value)
+
+    @property
+    def retry_at(self) -> datetime | None:
+        """When it is to be tried again, if it waits for that."""
+        return _instant(self.events[-1].get("until")) if self.last == Event.RETRY.value else None
+
+    @property
+    def reruns(self) -> int:
+        """How often an interrupted turn of it was run again."""
+        return sum("rerun" in line for line in self.events)
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a person said that it is to run after all: then it is never too late or stale."""
+        line = self.newest(Event.RETRY)
+        return line is not None and bool(line.get("person"))
+
+    @property
+    def turn_ref(self) -> str:
+        """The id of its present turn: the same on every attempt, `#2` and on for a rerun."""
+        return self.ref if self.reruns == 0 else f"{self.ref}#{self.reruns + 1}"
+
+    @property
+    def recurs(self) -> bool:
+        """Whether another occurrence comes by itself."""
+        wakeup = self.claim.get("wakeup")
+        if isinstance(wakeup, dict):
+            return wakeup.get("schedule") is not None
+        return bool(self.claim.get("recurs", True))
 
     @property
     def owner(self) -> Owner | None:

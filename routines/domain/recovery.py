@@ -1,7 +1,7 @@
 """What becomes of a claim whose owner let go of it without an outcome (PROMISES L10, L11)."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from routines.domain.occurrence import Kind
@@ -9,6 +9,7 @@ from routines.domain.record import Event, Owner, Record
 
 # A claim that was taken up so often and never started is the fault of something that stays.
 MOST_ATTEMPTS = 3
+_OWNERLESS = (Event.BUFFERED.value, Event.RETRY.value, Event.PARKED.value)
 # An owner on another host touches its claim every 15 s: forty missed beats are no network hiccup.
 PRESUMED_AFTER = timedelta(minutes=10)
 
@@ -19,6 +20,7 @@ class Recovery(StrEnum):
     LEAVE = "leave"
     OWED_AGAIN = "owed-again"
     NEVER_STARTED = "never-started"
+    PARK = "park"
     END_AND_CANCEL = "end-and-cancel"
     END_AND_INTERRUPT = "end-and-interrupt"
     PRESUME = "presume"
@@ -49,16 +51,22 @@ def is_elsewhere(owner: Owner | None, here: Here) -> bool:
     return owner.host != here.host or owner.host is None
 
 
-def decide(record: Record, *, here: Here, silent_for: timedelta) -> Recovery:
+def decide(record: Record, *, here: Here, silent_for: timedelta, now: datetime) -> Recovery:
     """Decide from the last line of a claim whose lock is free.
 
     Args:
         record: The claim, read under its lock.
         here: This host and boot.
         silent_for: For how long nobody has touched the claim, by the file server's clock.
+        now: The present.
     """
     if not record.readable:
         return Recovery.SET_ASIDE if silent_for >= PRESUMED_AFTER else Recovery.LEAVE
+    if record.last in _OWNERLESS:
+        # Nobody's, whatever host or boot made it.
+        at = record.retry_at
+        waits = record.last == Event.PARKED.value or (at is not None and at > now)
+        return Recovery.LEAVE if waits else Recovery.OWED_AGAIN
     if is_elsewhere(record.owner, here):
         # A free lock proves nothing about a process that another kernel knows.
         return Recovery.PRESUME if silent_for >= PRESUMED_AFTER else Recovery.LEAVE
@@ -67,8 +75,8 @@ def decide(record: Record, *, here: Here, silent_for: timedelta) -> Recovery:
             if record.occurrence.kind is Kind.MANUAL and not record.claim.get("detached"):
                 # The person who typed it has gone: to run it later would be a surprise.
                 return Recovery.DROP_MANUAL
-            if record.attempts >= MOST_ATTEMPTS:
-                return Recovery.NEVER_STARTED
+            if record.idle_attempts >= MOST_ATTEMPTS:
+                return Recovery.NEVER_STARTED if record.recurs else Recovery.PARK
             return Recovery.OWED_AGAIN
         case Event.CANCELLING.value:
             return Recovery.END_AND_CANCEL

@@ -48,6 +48,9 @@ class Retry:
         )
 
 
+USUAL = Retry()
+
+
 @dataclass(frozen=True, slots=True)
 class Again:
     """It is tried again, not before *at*."""

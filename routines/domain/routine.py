@@ -9,6 +9,7 @@ from typing import Any
 
 from routines.domain.durations import format_span
 from routines.domain.limits import DayLimit
+from routines.domain.retry import USUAL, Retry
 from routines.domain.schedule import Schedule
 from routines.domain.targets import Target
 from routines.domain.timetable import Timetable
@@ -58,6 +59,8 @@ class Routine:
         start_within: Later than this after the slot fell due it is missed; None for no limit.
         timeout: Of one turn with its gates, in time awake.
         only_if: A command that decides before the agent is started, or None.
+        retry: What is tried again, and how often.
+        rerun_interrupted: How often an interrupted turn may be run again.
         verify: A command that judges a completed turn, or None.
         exclusive: A group; two turns of one group never run at once.
         limits: The most that a day may take, or None.
@@ -89,6 +92,8 @@ class Routine:
     start_within: timedelta | None = None
     timeout: timedelta = DEFAULT_TIMEOUT
     only_if: tuple[str, ...] | None = None
+    retry: Retry = USUAL
+    rerun_interrupted: int = 0
     verify: tuple[str, ...] | None = None
     exclusive: str | None = None
     limits: DayLimit | None = None
@@ -124,6 +129,8 @@ class Routine:
             "start_within": None if self.start_within is None else format_span(self.start_within),
             "timeout": format_span(self.timeout),
             "only_if": None if self.only_if is None else list(self.only_if),
+            "retry": self.retry.to_json(),
+            "rerun_interrupted": self.rerun_interrupted,
             "verify": None if self.verify is None else list(self.verify),
             "exclusive": self.exclusive,
             "limits": None if self.limits is None else self.limits.to_json(),

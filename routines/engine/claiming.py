@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from routines.domain import schedule as schedules
 from routines.domain.clock import Clock
 from routines.domain.due import Admission, GiveUp, Owed, admit, find_owed, plan
 from routines.domain.names import format_instant
@@ -23,7 +24,7 @@ from routines.engine.arming import Arming, counted
 from routines.engine.definitions import Definitions
 from routines.engine.host import is_gone
 from routines.engine.recovering import Recoverer
-from routines.engine.turns import SHOWN
+from routines.engine.turns import SHOWN, Verdict
 from routines.engine.work import Work
 from routines.errors import RoutinesError, SessionBusyError, SlotRefused, StoreBusy, StoreError
 from routines.store.claims import Claim, ClaimStore, Draft
@@ -353,13 +354,12 @@ class Claimer:
                     running.append(record)
                 continue
             try:
-                if claim.record.started is None and claim.record.readable:
+                ended = displaced(claim.record)
+                if ended is not None:
                     done.settled.append(
-                        claim.settle(
-                            Outcome.MISSED, Reason.BUSY, "it waited, and a newer slot came", at=now
-                        )
+                        claim.settle(ended.outcome, ended.reason, ended.detail, at=now)
                     )
-                else:
+                elif claim.record.last != Event.PARKED.value:
                     lost.append(entry.claim_path)
             finally:
                 claim.let_go()
@@ -607,6 +607,26 @@ class Claimer:
         return ready
 
 
+def displaced(record: Record) -> Verdict | None:
+    """Return how a claim that nobody holds ends when a newer slot of its routine comes.
+
+    None for one that was started, or whose claim can't be read: its end is worked out by what is
+    left of it. None too for a parked one: it waits for a person, and blocks no later slot.
+    """
+    if not record.readable or record.is_under_way:
+        return None
+    match record.last:
+        case Event.PARKED.value:
+            return None
+        case Event.BUFFERED.value:
+            return Verdict(Outcome.SKIPPED, Reason.OVERLAP, "a newer slot took its place")
+        case Event.RETRY.value:
+            why = str(record.events[-1].get("detail") or "")
+            return Verdict(Outcome.FAILED, Reason.NOT_STARTED, f"until the next slot: {why}")
+        case _:
+            return Verdict(Outcome.MISSED, Reason.BUSY, "it waited, and a newer slot came")
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """What became of a slot that was delivered.
@@ -679,6 +699,18 @@ def claim_line(
         "definition": work.digest,
         "key": key,
         "prompt": one_line(work.prompt, most=SHOWN),
+        "recurs": _recurs(work, due_at),
         "owner": owner.to_json(),
         **more,
     }
+
+
+def _recurs(work: Work, at: datetime) -> bool:
+    """Return whether another slot comes after *at*: what comes only once is never given up."""
+    if work.schedule is None:
+        return False
+    try:
+        return schedules.from_spec(work.schedule).next_after(at) is not None
+    except (RoutinesError, KeyError, TypeError, ValueError):
+        # A host's own kind of schedule can't be made from its spec; such schedules go on.
+        return True

@@ -70,6 +70,13 @@ _PRUNE_EVERY = timedelta(hours=1)
 _STEP = timedelta(seconds=2)
 # An absence is worth telling of from here on.
 _SLEEP = timedelta(minutes=2)
+# By what an operator has to do about it: nothing, keep an eye on it, or look now.
+_LEVELS = {
+    "missed": logging.WARNING,
+    "retrying": logging.WARNING,
+    "parked": logging.ERROR,
+    "fault": logging.ERROR,
+}
 DEFAULT_GRACE = timedelta(seconds=30)
 DEFAULT_CONCURRENCY = 4
 # `stop` waits so long for turns that were ended: their programs get their own signals first.
@@ -458,6 +465,7 @@ class Engine:
         self._recovered_at = awake
         recovered = self._recoverer.recover()
         done.settled += recovered.settled
+        self._look_again_at(now if recovered.rerun else recovered.look_at)
         for claim in sorted(recovered.owed_again, key=lambda claim: claim.record.due_at):
             try:
                 self._take_up(claim, now, done)
@@ -620,6 +628,12 @@ class Engine:
             self._agenda.hurry()
             self._wake.set()
 
+    def _look_again_at(self, at: datetime | None) -> None:
+        """Look at open claims again at *at*: a retry is due then."""
+        if at is not None:
+            left = max((at - self._clock.now()).total_seconds(), 0.0)
+            self._unstarted.look_at(self._clock.awake() + left)
+
     def _reread(self, ready: Ready, work: Work) -> Work | Verdict:
         current = None if work.routine is None else self._definitions.current(work.routine)
         return edited(work, current, ready.claim.occurrence, self._definitions.work)
@@ -649,7 +663,13 @@ class Engine:
             self._running_loop.call_soon_threadsafe(tell)
 
     def _settled(self, record: Record) -> None:
-        end = record.end or {}
+        if record.end is None:
+            # Put off: to be tried again, or until a person decides.
+            line = record.events[-1] if record.events else {}
+            self._look_again_at(record.retry_at)
+            self._emit(record.written_state.value, record.ref, {"detail": line.get("detail")})
+            return
+        end = record.end
         self._emit(
             "settled",
             record.ref,
@@ -661,7 +681,7 @@ class Engine:
         )
 
     def _emit(self, name: str, ref: str, data: dict[str, Any]) -> None:
-        level = {"missed": logging.WARNING, "fault": logging.ERROR}.get(name, logging.INFO)
+        level = _LEVELS.get(name, logging.INFO)
         if data.get("outcome") in ("failed", "timed-out"):
             level = logging.ERROR
         elif data.get("outcome") in ("interrupted", "missed"):

@@ -11,9 +11,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from routines.agents.processes import Tree, end_tree
 from routines.domain.clock import Clock
+from routines.domain.names import format_instant
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, Owner, Record
 from routines.domain.recovery import Recovery, decide, owner_is_this_boot
@@ -34,17 +36,21 @@ _STOP_INTERVAL_S = 5.0
 _WITH_LEFTOVERS = (Recovery.END_AND_CANCEL, Recovery.END_AND_INTERRUPT)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recovered:
     """What a look at the open claims came to.
 
     Attributes:
         settled: Records that were settled here.
         owed_again: Claims that were never started and that this process now holds.
+        look_at: When the next retry is due; None if none waits.
+        rerun: Whether an interrupted turn is to be run again.
     """
 
     settled: list[Record]
     owed_again: list[Claim]
+    look_at: datetime | None = None
+    rerun: bool = False
 
 
 class Recoverer:
@@ -101,10 +107,10 @@ class Recoverer:
         record = claim.reread()
         if record.end is not None:
             return record
-        if record.started is None and record.last != Event.CANCELLING.value:
+        if not record.is_under_way:
             # It never began: it is owed again under the same claim, for whoever takes it up.
             return record
-        recovery = decide(record, here=host.here(), silent_for=timedelta(0))
+        recovery = decide(record, here=host.here(), silent_for=timedelta(0), now=self._clock.now())
         if recovery not in (Recovery.END_AND_CANCEL, Recovery.END_AND_INTERRUPT):
             recovery = Recovery.END_AND_INTERRUPT
         return self._end(claim, recovery)
@@ -125,7 +131,11 @@ class Recoverer:
         kept = False
         try:
             silent = self._silent_for(claim, server_now)
-            recovery = decide(claim.record, here=host.here(), silent_for=silent)
+            now = self._clock.now()
+            recovery = decide(claim.record, here=host.here(), silent_for=silent, now=now)
+            at = claim.record.retry_at
+            if recovery is Recovery.LEAVE and at is not None:
+                result.look_at = at if result.look_at is None else min(at, result.look_at)
             if recovery is Recovery.OWED_AGAIN and keep_unstarted:
                 kept = True
                 result.owed_again.append(claim)
@@ -133,7 +143,10 @@ class Recoverer:
                 kept = True
                 self._end_aside(claim, recovery)
             elif recovery not in (Recovery.LEAVE, Recovery.OWED_AGAIN):
-                result.settled.append(self._end(claim, recovery))
+                record = self._end(claim, recovery)
+                if record.end is not None:
+                    result.settled.append(record)
+                result.rerun = result.rerun or record.retry_at is not None
         finally:
             if not kept:
                 claim.let_go()
@@ -174,6 +187,12 @@ class Recoverer:
                     f"{record.ref}: processes {remain} of its turn can't be ended",
                     hint="end them by hand; the claim is settled then",
                 )
+        if recovery is Recovery.PARK:
+            return self._leave_open(claim, Event.PARKED, detail=detail)
+        rerun = record.reruns + 1
+        if recovery is Recovery.END_AND_INTERRUPT and rerun <= _reruns_allowed(record):
+            now = format_instant(self._clock.now())
+            return self._leave_open(claim, Event.RETRY, detail=detail, until=now, rerun=rerun)
         settled = claim.settle(
             outcome,
             reason,
@@ -190,6 +209,13 @@ class Recoverer:
         )
         return settled
 
+    def _leave_open(self, claim: Claim, event: Event, **more: Any) -> Record:
+        """Write that a claim waits, for another try or for a person, and free its session."""
+        claim.append(event, at=self._clock.now(), by=self._owner.user, **more)
+        self._clear_stamp(claim.record, presumed=False)
+        log.warning(event.value, extra={"ref": claim.record.ref, "detail": more.get("detail")})
+        return claim.record
+
     def _verdict(self, record: Record, recovery: Recovery) -> tuple[Outcome, Reason | None, str]:
         owner = record.owner
         who = "its owner" if owner is None else f"{owner.user} (pid {owner.pid})"
@@ -202,8 +228,8 @@ class Recoverer:
                 return Outcome.INTERRUPTED, Reason.OWNER_DIED, f"{who} died during the turn"
             case Recovery.PRESUME:
                 return Outcome.INTERRUPTED, Reason.PRESUMED, f"no sign of {who} for 10 min"
-            case Recovery.NEVER_STARTED:
-                tries = record.attempts
+            case Recovery.NEVER_STARTED | Recovery.PARK:
+                tries = record.idle_attempts
                 return Outcome.FAILED, Reason.NOT_STARTED, f"{tries} attempts, none started"
             case Recovery.DROP_MANUAL:
                 return Outcome.INTERRUPTED, Reason.OWNER_DIED, f"{who} died before it started"
@@ -217,7 +243,7 @@ class Recoverer:
     def _leftovers(self, record: Record) -> Tree:
         """Return the processes of a turn, none where its owner's numbers don't mean ours."""
         here = owner_is_this_boot(record.owner, host.here())
-        key = self._state.key(record.ref) if here else ""
+        key = self._state.key(record.turn_ref) if here else ""
         return Tree(state=self._state.path, turn_key=key)
 
     def _end_leftovers(self, record: Record) -> list[int]:
@@ -266,3 +292,9 @@ class Recoverer:
         finally:
             files.close(fd)
             files.remove(probe)
+
+
+def _reruns_allowed(record: Record) -> int:
+    line = record.started or {}
+    allowed = line.get("rerun_interrupted")
+    return allowed if isinstance(allowed, int) else 0

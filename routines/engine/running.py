@@ -26,7 +26,7 @@ from routines.agents.command import HURRY
 from routines.agents.environment import without_surroundings
 from routines.agents.processes import start_turn_process
 from routines.domain.outcome import Outcome, Reason, one_line
-from routines.domain.record import Owner, Record
+from routines.domain.record import Event, Owner, Record
 from routines.engine.claiming import Ready
 from routines.engine.clock import EngineClock
 from routines.engine.off_loop import in_thread, start_thread
@@ -38,6 +38,9 @@ from routines.store import files
 from routines.store.state import State
 
 log = logging.getLogger("routines")
+
+# How a record ends that has no outcome, and is no fault either: it waits.
+PUT_OFF = (Event.RETRY.value, Event.PARKED.value)
 
 # A cancelled coroutine gets so long to end; then its session stays busy until it has ended.
 _GRACE = timedelta(seconds=10)
@@ -147,7 +150,7 @@ class Runner:
             record = ready.claim.record
         finally:
             ready.claim.let_go()
-        return record if record.end is not None else None
+        return record if record.end is not None or record.last in PUT_OFF else None
 
     def _start(self, ready: Ready) -> Any:
         folder = self._state.at("output", ready.claim.occurrence.place)

@@ -20,15 +20,17 @@ from routines.agents.output import Capture, bounded
 from routines.domain.clock import Clock
 from routines.domain.ledger import Known, chooses_id, why_new_epoch
 from routines.domain.limits import DayLimit, over_limit
-from routines.domain.names import safe_name
+from routines.domain.names import format_instant, safe_name
 from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason, Warn, one_line
 from routines.domain.record import Event, Owner, Record
+from routines.domain.retry import Again, GiveUp, Park, next_try
+from routines.domain.schedule import from_spec
 from routines.domain.targets import Target, TargetKind
 from routines.domain.wakeup import day_of
 from routines.domain.zones import local_text, zone
 from routines.engine.work import Work
-from routines.errors import InvalidFiles, StoreError
+from routines.errors import InvalidFiles, RoutinesError, StoreError
 from routines.store import files
 from routines.store.claims import Claim, ClaimStore
 from routines.store.control import Cancel, CancelStore
@@ -229,6 +231,7 @@ class TurnSteps:
             cwd=work.cwd,
             late_s=round(turn.late.total_seconds(), 3),
             prompt=one_line(work.prompt, most=SHOWN),
+            rerun_interrupted=work.rerun_interrupted,
         )
         return turn
 
@@ -237,6 +240,8 @@ class TurnSteps:
         if cancel is not None and self._cancels.accept(cancel):
             return cancelled(cancel, "before it started")
         if record.occurrence.kind is not Kind.SLOT:
+            return None
+        if record.by_person:
             return None
         late = now - record.due_at
         if work.start_within is not None and late > work.start_within:
@@ -289,7 +294,7 @@ class TurnSteps:
         missed = record.claim.get("missed")
         slotted = record.occurrence.kind is not Kind.MANUAL
         return Turn(
-            key=self.state.key(record.ref),
+            key=self.state.key(record.turn_ref),
             session=ledger.session,
             native_session=ledger.native_session,
             session_uuid=ledger.uuid(self.state.workspace),
@@ -354,6 +359,9 @@ class TurnSteps:
         outcome, reason, detail = self._end_of(result)
         if result.outcome is None or result.reason is Reason.NOT_FOUND:
             self._note_not_started(result)
+        left = self._leave_open(work, result, detail)
+        if left is not None:
+            return left
         warnings = set(result.reply.warnings)
         if cut:
             warnings.add(Warn.TRUNCATED.value)
@@ -384,6 +392,49 @@ class TurnSteps:
             totals={} if result.reply.usage is None else result.reply.usage.to_json(),
             reply=one_line(reply, most=SHOWN),
             native_session=result.reply.native_session or _own_id(work, turn),
+        )
+
+    def _leave_open(self, work: Work, result: TurnResult, detail: str) -> Record | None:
+        """Put a turn off that may be tried again; None if it ends here and now (L12)."""
+        follow = self._follow(work, result)
+        if isinstance(follow, GiveUp):
+            return None
+        record = self.claim.record
+        more: dict[str, Any] = {"detail": one_line(detail), "by": self.owner.user}
+        event = Event.PARKED
+        if isinstance(follow, Again):
+            event = Event.RETRY
+            more["until"] = format_instant(follow.at)
+            if result.outcome is Outcome.INTERRUPTED:
+                more["rerun"] = record.reruns + 1
+        try:
+            self.claim.append(event, at=self.clock.now(), **more)
+            ledger = self.lease.ledger
+            if ledger.claim == record.path:
+                self.lease.write(after_turn(ledger, self.claim.record))
+        except StoreError as error:
+            # What can't be put off ends: an outcome is tried for as long as we live.
+            log.warning("not-put-off", extra={"ref": self.ref, "error": error.message})
+            return self.claim.record if self.claim.reread().last == event.value else None
+        return self.claim.record
+
+    def _follow(self, work: Work, result: TurnResult) -> Again | Park | GiveUp:
+        record = self.claim.record
+        now = self.clock.now()
+        if record.occurrence.kind is Kind.MANUAL or self.cancelled_by is not None:
+            return GiveUp()
+        if result.outcome is Outcome.INTERRUPTED and result.reason is Reason.STOPPED:
+            return Again(now) if record.reruns < work.rerun_interrupted else GiveUp()
+        failed_ = result.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
+        never = result.outcome is None
+        if result.reason is Reason.NOT_FOUND or not (never or (work.retry.started and failed_)):
+            return GiveUp()
+        return next_try(
+            work.retry,
+            attempts=record.retries - record.reruns + 1,
+            recurs=record.recurs,
+            now=now,
+            next_slot=_next_slot(work, record),
         )
 
     def _deliver(self, work: Work, turn: Turn, reply: str, *, is_clean: bool) -> dict[str, Any]:
@@ -581,6 +632,16 @@ def _words_of(error: Exception) -> str:
     if isinstance(error, CannotStart):
         return error.result.detail
     return str(error)
+
+
+def _next_slot(work: Work, record: Record) -> datetime | None:
+    if work.schedule is None or record.occurrence.kind is not Kind.SLOT:
+        return None
+    try:
+        return from_spec(work.schedule).next_after(record.occurrence.instant)
+    except (RoutinesError, KeyError, TypeError, ValueError):
+        # A host's own kind of schedule can't be made from its spec.
+        return None
 
 
 def _not_verified(result: TurnResult, why: str) -> TurnResult:

@@ -20,6 +20,10 @@ class Unstarted:
         """Look at the next pass: one waits for its session or for a place."""
         self._look_at = float("-inf")
 
+    def look_at(self, awake: float) -> None:
+        """Look once so much time awake has passed: a retry is due then."""
+        self._look_at = min(self._look_at, awake)
+
     def hold_back(self, ref: str, awake: float) -> None:
         """Look at *ref* later and later: it could not be started."""
         faults = self._held_back.get(ref, (0, 0.0))[0] + 1

@@ -12,7 +12,8 @@ from typing import Any
 
 from routines.domain.agent import AgentSpec
 from routines.domain.limits import DayLimit
-from routines.domain.routine import DEFAULT_TIMEOUT, Routine
+from routines.domain.retry import USUAL, Retry
+from routines.domain.routine import DEFAULT_TIMEOUT, Routine, schedule_key
 from routines.domain.targets import Target
 
 # Path, time, size and inode of a file: another of them means that it was written since.
@@ -37,6 +38,9 @@ class Work:
         timeout: How long the turn may take with its gates, awake.
         start_within: How late it may start; None for no limit.
         only_if: The gate, or None.
+        retry: What is tried again, and how often.
+        rerun_interrupted: How often an interrupted turn may be run again.
+        schedule: The spec of its schedule, whose next slot ends all retries; None without one.
         verify: The command that judges a completed turn, or None.
         exclusive: The group in which one turn runs at a time, or None.
         limits: Of this routine and of the workspace, as far as there are any.
@@ -60,6 +64,9 @@ class Work:
     timeout: timedelta = DEFAULT_TIMEOUT
     start_within: timedelta | None = None
     only_if: tuple[str, ...] | None = None
+    retry: Retry = USUAL
+    rerun_interrupted: int = 0
+    schedule: dict[str, Any] | None = None
     verify: tuple[str, ...] | None = None
     exclusive: str | None = None
     limits: tuple[DayLimit, ...] = ()
@@ -86,6 +93,7 @@ class Work:
         data["start_within"] = (
             None if self.start_within is None else self.start_within.total_seconds()
         )
+        data["retry"] = self.retry.to_json()
         data["limits"] = [limit.to_json() for limit in self.limits]
         return json.dumps(data, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
@@ -102,6 +110,7 @@ def decode_work(data: bytes) -> Work:
         "start_within": None if within is None else timedelta(seconds=within),
         "only_if": None if gate is None else tuple(gate),
         "verify": None if verify is None else tuple(verify),
+        "retry": Retry.from_json(found["retry"]),
         "limits": tuple(DayLimit(**limit) for limit in found["limits"]),
         "deliver": tuple(Target.from_json(one) for one in found["deliver"]),
         "files": tuple((path, at, size, inode) for path, at, size, inode in found["files"]),
@@ -153,6 +162,9 @@ def work_of(
         timeout=routine.timeout,
         start_within=routine.start_within,
         only_if=routine.only_if,
+        retry=routine.retry,
+        rerun_interrupted=routine.rerun_interrupted,
+        schedule=schedule_key(routine),
         verify=routine.verify,
         exclusive=routine.exclusive,
         limits=limits,

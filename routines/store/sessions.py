@@ -26,6 +26,8 @@ from routines.store.state import State
 # A forked child holds a copy of every descriptor until it execs; that takes far less than this.
 _PATIENCE_S = 0.2
 _STEP_S = 0.02
+# What waits for another try, for its predecessor or for a person keeps no session meanwhile.
+_PUT_OFF = (b'{"event":"retry"', b'{"event":"parked"', b'{"event":"buffered"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,11 +272,17 @@ class SessionStore:
         return None
 
     def _is_open(self, claim_path: str) -> bool:
+        """Return whether a claim still has its session: no outcome, and not put off either."""
         data = files.read(self._state.at(claim_path))
-        # An outcome line is known by its word; reading the whole record would import the world.
-        return data is not None and not any(
-            line.startswith(b'{"event":"outcome"') for line in files.whole_lines(data)
-        )
+        if data is None:
+            return False
+        last = b""
+        for line in files.whole_lines(data):
+            # A line is known by its word; reading the whole record would import the world.
+            if line.startswith(b'{"event":"outcome"'):
+                return False
+            last = line
+        return not last.startswith(_PUT_OFF)
 
     def adopt(self, session: str, fd: int) -> Lease:
         """Return the lease that came with a descriptor from another process."""

@@ -210,8 +210,6 @@ def test_an_unknown_agent_key_names_the_near_one(parse_workspace, key):
     [
         ("overlap", "buffer-one"),
         ("overlap", "supersede"),
-        ("retry", "{attempts: 3, first: 1m, most: 15m, started: true, then: park}"),
-        ("rerun_interrupted", "1"),
         ("wake_tools", "true"),
         ("wake_tools", "false"),
     ],

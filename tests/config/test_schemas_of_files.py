@@ -28,14 +28,13 @@ def test_the_schema_of_agents_is_that_of_their_table():
 
 
 def test_a_key_of_a_later_version_fits_no_value():
-    assert routine_schema()["properties"]["retry"]["not"] == {}
+    assert routine_schema()["properties"]["wake_tools"]["not"] == {}
 
 
 def test_a_key_that_is_built_in_part_names_that_part():
     properties = routine_schema()["properties"]
     assert properties["overlap"]["enum"] == ["skip"]
     assert properties["catch_up"]["enum"] == ["none", "one", "all"]
-    assert properties["rerun_interrupted"]["enum"] == [0]
 
 
 def test_a_schema_says_that_a_routine_has_one_prompt_and_at_most_one_schedule():
