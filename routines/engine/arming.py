@@ -139,6 +139,11 @@ class Arming:
         self._cursors.write(moved)
         return moved
 
+    def begins(self, name: str) -> datetime | None:
+        """Return where an armed routine begins to owe, as last seen; None if it is not armed."""
+        cursor = self._known.get(name)
+        return cursor.since if cursor is not None and cursor.standing is Standing.ARMED else None
+
     def since_claims(self, name: str, now: datetime) -> datetime:
         """Return where a routine without a readable cursor begins: its newest claim, or now."""
         newest, _ = self._claims.newest_slot(name, until=now)

@@ -145,8 +145,16 @@ class Claimer:
         with contextlib.ExitStack() as held:
             for name in names:
                 try:
-                    held.enter_context(self._cursors.section(name, patience=patience))
-                    one = self._decide(name, now, done)
+                    if self._owes_nothing(name, now):
+                        done.done.append(name)
+                        continue
+                    with contextlib.ExitStack() as own:
+                        own.enter_context(self._cursors.section(name, patience=patience))
+                        one = self._decide(name, now, done)
+                        if one is not None:
+                            # Only locks that a claim needs are kept: ten thousand routines may
+                            # be looked at, and a process has a thousand descriptors.
+                            held.enter_context(own.pop_all())
                 except StoreBusy:
                     done.busy.append(name)
                 except StoreError as error:
@@ -167,6 +175,22 @@ class Claimer:
                 done.faults[one.routine.name] = str(error)
         self._count(done.missed)
         return done
+
+    def _owes_nothing(self, name: str, now: datetime) -> bool:
+        """Return whether it shows without lock or file that nothing is owed: most looks end here.
+
+        What it goes by only grows: claims, counted records, where a cursor begins. An edit that
+        was not seen yet owes nothing from before it is.
+        """
+        routine = self._definitions.routines.get(name)
+        timetable = None if routine is None else routine.timetable
+        if timetable is None:
+            return False
+        newest = timetable.newest_due(now)
+        begins = self._arming.begins(name)
+        if newest is None or begins is None:
+            return False
+        return newest <= begins or self._is_dealt_with(name, newest)
 
     def _decide(self, name: str, now: datetime, done: Pass) -> _Wanted | None:
         """Record what is given up of a routine, and return the slot to claim; its lock is held."""
