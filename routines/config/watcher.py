@@ -24,10 +24,12 @@ from routines.errors import Problem
 
 # An editor or a copy has written a file out by then; what hasn't changed for longer is whole.
 SETTLED_AFTER = timedelta(seconds=2)
-# From this many files on a look is made less often: one takes about 4 us a file.
+# From this many files on a look is made less often: one takes about 4 us a file. And soon again
+# while a file changes: what is looked at each second must be seen within two.
 MANY_FILES = 1_000
 OFTEN = timedelta(seconds=1)
-SELDOM = timedelta(seconds=5)
+SELDOM = timedelta(seconds=3)
+SOON = timedelta(seconds=0.4)
 
 _Seen = dict[str, Signature | None]
 
@@ -58,8 +60,9 @@ class Watcher:
     @property
     def pause(self) -> timedelta:
         """Return how long to wait before the next look: less while something is changing."""
-        changing = self._looked != self._read
-        return SELDOM if len(self._looked) > MANY_FILES and not changing else OFTEN
+        if self._looked != self._read:
+            return SOON
+        return SELDOM if len(self._looked) > MANY_FILES else OFTEN
 
     def look(self, now: datetime) -> Workspace | None:
         """Return the workspace if its files say something else than at the last look, or None.

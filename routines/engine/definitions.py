@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from routines.config.watcher import Watcher
@@ -23,6 +23,7 @@ from routines.engine.turns import Verdict
 from routines.engine.work import Work, signature, work_of
 from routines.errors import Problem, UnknownAgent
 
+_OFTEN = timedelta(seconds=1)
 # How an agent object that the host gave is called in records and ledgers.
 HOST_AGENT = "host"
 
@@ -74,6 +75,10 @@ class Definitions(Protocol):
     def faults(self) -> Mapping[str, str]:
         """What is wrong with the file of a routine, by name; under "" with routines.yaml."""
 
+    @property
+    def pause(self) -> timedelta:
+        """How long to wait until the next look for edits."""
+
     def look(self, now: datetime) -> bool:
         """Look for edits; return whether anything changed."""
 
@@ -124,6 +129,11 @@ class FixedDefinitions:
         self.routines = {routine.name: routine for routine in routines}
         self._changed = True
 
+    @property
+    def pause(self) -> timedelta:
+        """Return how long to wait until the next look."""
+        return _OFTEN
+
     def look(self, now: datetime) -> bool:  # noqa: ARG002 - files need it, an object does not
         """Return whether `replace` was called since."""
         changed, self._changed = self._changed, False
@@ -160,6 +170,7 @@ class FileDefinitions:
     def __init__(self, root: Root, *, live: bool) -> None:
         self._root = root
         self._watcher = Watcher(root) if live else None
+        self._looked_at = datetime.min.replace(tzinfo=UTC)
         self.workspace: Workspace | None = None
 
     @property
@@ -211,8 +222,17 @@ class FileDefinitions:
             return {"": _first(loaded.settings_problems)}
         return {name: _first(found) for name, found in {**loaded.broken, **loaded.stale}.items()}
 
+    @property
+    def pause(self) -> timedelta:
+        """Return how long to wait until the next look."""
+        return _OFTEN if self._watcher is None else self._watcher.pause
+
     def look(self, now: datetime) -> bool:
         """Take up what has changed and stopped changing."""
+        if self.pause > _OFTEN and timedelta(0) <= now - self._looked_at < self.pause:
+            # So many files that looking at them each second would be the most that we do.
+            return False
+        self._looked_at = now
         if self._watcher is None:
             fresh = None if self.workspace is not None else load_workspace(self._root)
         else:

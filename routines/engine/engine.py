@@ -389,7 +389,9 @@ class Engine:
     def _pause(self) -> float:
         now = self._clock.now()
         upcoming = self._agenda.next_look()
-        span = _LOOK_EVERY if upcoming is None else min(_LOOK_EVERY, upcoming - now)
+        span = min(_LOOK_EVERY, self._definitions.pause)
+        if upcoming is not None:
+            span = min(span, upcoming - now)
         return max(span.total_seconds(), 0.0)
 
     async def _pass(self, names: Iterable[str] | None = None, *, patience: float = 0.0) -> Pass:

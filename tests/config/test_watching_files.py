@@ -390,12 +390,12 @@ def test_many_files_are_looked_at_less_often_until_one_of_them_changes(folder, w
     for n in range(3):
         folder.routine(f"r{n}")
     watching = watch()
-    assert watching.watcher.pause == timedelta(seconds=5)
+    assert watching.watcher.pause == timedelta(seconds=3)
     folder.routine("r1", "prompt: two\n")
     watching.look()
-    assert watching.watcher.pause == timedelta(seconds=1)
+    assert watching.watcher.pause == timedelta(seconds=0.4)
     watching.settle()
-    assert watching.watcher.pause == timedelta(seconds=5)
+    assert watching.watcher.pause == timedelta(seconds=3)
     for n in range(2):
         os.remove(folder.file(f"routines/r{n}.yaml"))
     watching.settle()
