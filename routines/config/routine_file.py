@@ -127,20 +127,19 @@ def _tag(text: str) -> str:
 
 
 _OVERLAPS = tuple(OverlapPolicy)
-_LATER_OVERLAP = "which is not built yet in this version"
 _NEVER_TWO = "a conversation has one turn at a time, so two turns of a routine never overlap"
 _FOREIGN_OVERLAPS = {
     "forbid": "for that write skip",
     "drop": "for that write skip",
     "ignore": "for that write skip",
-    "coalesce": f"for that the word is buffer-one, {_LATER_OVERLAP}",
-    "buffer_one": f"the word is buffer-one, {_LATER_OVERLAP}",
-    "buffer": f"the word is buffer-one, {_LATER_OVERLAP}",
-    "queue": f'for "wait until it is free" the word is buffer-one, {_LATER_OVERLAP}',
-    "wait": f'for "wait until it is free" the word is buffer-one, {_LATER_OVERLAP}',
-    "replace": f"for that the word is supersede, {_LATER_OVERLAP}",
-    "cancel": f"for that the word is supersede, {_LATER_OVERLAP}",
-    "restart": f"for that the word is supersede, {_LATER_OVERLAP}",
+    "coalesce": "for that write buffer-one",
+    "buffer_one": "write buffer-one",
+    "buffer": "write buffer-one",
+    "queue": 'for "wait until it is free" write buffer-one',
+    "wait": 'for "wait until it is free" write buffer-one',
+    "replace": "for that write supersede",
+    "cancel": "for that write supersede",
+    "restart": "for that write supersede",
     "allow": _NEVER_TWO,
     "allow_all": _NEVER_TWO,
     "parallel": _NEVER_TWO,
@@ -194,7 +193,6 @@ ROUTINE_KEYS = (
         Word(_OVERLAPS, _FOREIGN_OVERLAPS),
         "What becomes of a slot while the one before it runs.",
         "skip",
-        built=("skip",),
     ),
     Key(
         "catch_up",

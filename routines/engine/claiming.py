@@ -18,7 +18,7 @@ from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason, Trigger, one_line
 from routines.domain.record import Event, Owner, Record, outcome_event
-from routines.domain.routine import CatchUpPolicy, Routine, schedule_key
+from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine, schedule_key
 from routines.domain.timetable import Timetable, offset_of
 from routines.engine.arming import Arming, counted
 from routines.engine.definitions import Definitions
@@ -28,6 +28,7 @@ from routines.engine.turns import SHOWN, Verdict
 from routines.engine.work import Work
 from routines.errors import RoutinesError, SessionBusyError, SlotRefused, StoreBusy, StoreError
 from routines.store.claims import Claim, ClaimStore, Draft
+from routines.store.control import Cancel, CancelStore
 from routines.store.cursors import CursorStore, Missed, Standing
 from routines.store.places import PlaceStore, Room
 from routines.store.sessions import Busy, Lease, SessionStore
@@ -77,6 +78,7 @@ class Pass:
         faults: Routines that the store refused.
         busy: Routines whose lock another process had.
         done: Routines about which nothing is left to do now.
+        superseding: Running turns that were asked to make way for a newer slot.
         unarmed: Routines whose cursor says that they are not armed.
         sessions: Sessions that are about to be taken.
     """
@@ -89,6 +91,7 @@ class Pass:
     faults: dict[str, str] = field(default_factory=dict)
     busy: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
+    superseding: list[Cancel] = field(default_factory=list)
     unarmed: list[str] = field(default_factory=list)
     sessions: set[str] = field(default_factory=set)
 
@@ -307,6 +310,11 @@ class Claimer:
         if admission is Admission.SKIP:
             self._skip(routine, occurrence, trigger, running[0], now, done)
             return None
+        if admission in (Admission.BUFFER, Admission.SUPERSEDE):
+            self._buffer(routine, occurrence, trigger, work, now, done)
+            if admission is Admission.SUPERSEDE:
+                self._make_way(running[0], occurrence, now, done)
+            return None
         if admission is Admission.WAIT:
             for path in lost:
                 self._recoverer.recover_path(path)
@@ -336,6 +344,63 @@ class Claimer:
             due_at=slot + offset_of(routine.name, slot, routine.jitter),
         )
         return _Wanted(routine, Draft(occurrence, claim), room)
+
+    def _buffer(
+        self,
+        routine: Routine,
+        occurrence: Occurrence,
+        trigger: Trigger,
+        work: Work,
+        now: datetime,
+        done: Pass,
+    ) -> None:
+        """Claim a slot unstarted: it goes when its predecessor has ended (L13)."""
+        line = claim_line(
+            work,
+            owner=self._owner,
+            key=self._state.key(occurrence.ref),
+            session=routine.session_for(occurrence.ref.partition("@")[2]),
+            trigger=trigger,
+            zone=routine.zone,
+            due_at=occurrence.instant + offset_of(routine.name, occurrence.instant, routine.jitter),
+        )
+        event = {"event": Event.BUFFERED.value, "at": format_instant(now)}
+        claim = self._claims.take(Draft(occurrence, line, event=event), at=now)
+        if claim is not None:
+            claim.let_go()
+            done.unstarted = True
+        done.done.append(routine.name)
+
+    def _make_way(self, running: Record, newer: Occurrence, now: datetime, done: Pass) -> None:
+        """Ask the running turn to end for a newer slot, unless it is being ended already."""
+        cancels = CancelStore(self._state)
+        if running.last == Event.CANCELLING.value or cancels.pending(running.ref) is not None:
+            return
+        done.superseding.append(
+            cancels.ask(
+                running.ref,
+                by=self._owner.user,
+                person=False,
+                at=now,
+                reason="superseded",
+                newer=newer.ref,
+            )
+        )
+
+    def predecessor(self, claim: Claim) -> str | None:
+        """Return the earlier slot that a buffered claim still waits for, or None."""
+        own = claim.record
+        for entry in self._claims.open_entries(routine=own.occurrence.owner):
+            if entry.claim_path == own.path or "manual-" in entry.name.rpartition("~")[2]:
+                continue
+            record = self._claims.read_path(entry.claim_path)
+            if (
+                record is not None
+                and record.end is None
+                and (record.is_under_way or self._claims.is_held(record))
+            ):
+                return record.ref
+        return None
 
     def busy(self, session: str) -> Busy | None:
         """Return who has *session*; a claim that only its stamp holds is looked after first."""
@@ -483,7 +548,13 @@ class Claimer:
             done = Pass()
             self._pass_over(routine, slot, now, done)
             running, lost = self._in_flight(routine, now, done)
-            if running and admit(routine.overlap, running=len(running), lost=0) is Admission.SKIP:
+            if running and routine.overlap is not OverlapPolicy.SKIP:
+                work = self._definitions.work(routine)
+                self._buffer(routine, occurrence, Trigger.EXTERNAL, work, now, done)
+                if routine.overlap is OverlapPolicy.SUPERSEDE:
+                    self._make_way(running[0], occurrence, now, done)
+                return Delivery("buffered", record=self._claims.read(occurrence))
+            if running:
                 self._skip(routine, occurrence, Trigger.EXTERNAL, running[0], now, done)
                 return Delivery("skipped", record=self._claims.read(occurrence))
             for path in lost:
@@ -656,7 +727,7 @@ class Delivery:
     """What became of a slot that was delivered.
 
     Attributes:
-        word: `claimed`, `duplicate`, `stale`, `missed` or `skipped`.
+        word: `claimed`, `buffered`, `duplicate`, `stale`, `missed` or `skipped`.
         ready: The turn to be started, if it was claimed.
         record: Its record, if it has one already.
         missed: The counted record that it is in, if it was given up.

@@ -25,7 +25,7 @@ from routines.domain.agent import AgentSpec
 from routines.domain.names import safe_name
 from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason
-from routines.domain.record import Record
+from routines.domain.record import Event, Record
 from routines.domain.routine import CatchUpPolicy, Routine
 from routines.domain.wakeup import DEFAULT_BOUNDS, Bounds
 from routines.engine import host
@@ -52,7 +52,7 @@ from routines.errors import (
     UnknownRoutine,
 )
 from routines.store.claims import Claim, ClaimStore
-from routines.store.control import BEAT_EVERY, CancelStore, Scheduler, SchedulerStore
+from routines.store.control import BEAT_EVERY, Cancel, CancelStore, Scheduler, SchedulerStore
 from routines.store.retention import Keep, RetentionStore
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State, open_for_writing
@@ -79,6 +79,8 @@ _LEVELS = {
 }
 DEFAULT_GRACE = timedelta(seconds=30)
 DEFAULT_CONCURRENCY = 4
+# A turn that is superseded has so long to take that up: a stop's grace, and half a minute more.
+_MAKE_WAY = DEFAULT_GRACE + timedelta(seconds=30)
 # `stop` waits so long for turns that were ended: their programs get their own signals first.
 _ENDING = timedelta(seconds=60)
 
@@ -316,6 +318,7 @@ class Engine:
         self._pruned_at = self._last_awake
         self._unstarted, self._arm_again = Unstarted(), True
         self._waiting: dict[str, str] = {}
+        self._superseding: list[tuple[Cancel, float]] = []
         self._scheduler: Scheduler | None = None
         self._scheduler_fd: int | None = None
         # A crash between a wake-up and its hint: without the hint it would never be looked at.
@@ -484,6 +487,10 @@ class Engine:
         if self._stopping or not self._unstarted.may_start(record.ref, self._clock.awake()):
             claim.let_go()
             return
+        if record.last == Event.BUFFERED.value and self._claimer.predecessor(claim) is not None:
+            claim.let_go()
+            self._unstarted.look_soon()
+            return
         decided = self._cancelled(record) or self._work_again(record, now)
         if isinstance(decided, Verdict):
             done.settled.append(
@@ -568,9 +575,25 @@ class Engine:
             self._unstarted.look_soon()
         done.settled += found.settled
         done.missed += found.missed
+        self._superseding += [(cancel, self._clock.awake()) for cancel in found.superseding]
         done.waiting |= found.waiting
         done.faults |= found.faults
         done.busy += found.busy
+
+    def _give_way_back(self) -> None:
+        """Take back what a running turn was asked and has not taken up in time (L13).
+
+        It then goes on as it was, and the newer slot goes when it has ended. What was taken up
+        can't be taken back: its end is awaited, however long that takes.
+        """
+        now = self._clock.awake()
+        waiting = []
+        for cancel, since in self._superseding:
+            if now - since < _MAKE_WAY.total_seconds():
+                waiting.append((cancel, since))
+            elif CancelStore(self._state).withdraw(cancel):
+                log.warning("not-superseded", extra={"ref": cancel.ref, "newer": cancel.newer})
+        self._superseding = waiting
 
     def _fire_wakeups(self, now: datetime, done: Pass) -> None:
         woken = self._waker.fire_due(now)

@@ -222,6 +222,8 @@ class Recoverer:
         match recovery:
             case Recovery.END_AND_CANCEL:
                 line = record.newest(Event.CANCELLING) or {}
+                if line.get("newer"):
+                    return Outcome.SUPERSEDED, None, f"by {line['newer']}"
                 reason = Reason.PERSON if line.get("person", True) else Reason.TURN
                 return Outcome.CANCELLED, reason, "its owner died while it was being ended"
             case Recovery.END_AND_INTERRUPT:

@@ -342,7 +342,13 @@ class TurnSteps:
         if cancel is None or not self._cancels.accept(cancel):
             return None
         self.cancelled_by = cancel
-        self.claim.append(Event.CANCELLING, at=self.clock.now(), by=cancel.by, person=cancel.person)
+        self.claim.append(
+            Event.CANCELLING,
+            at=self.clock.now(),
+            by=cancel.by,
+            person=cancel.person,
+            newer=cancel.newer,
+        )
         return cancel
 
     # After --------------------------------------------------------------------------------------
@@ -566,7 +572,9 @@ def settle_calmly(
 
 
 def cancelled(cancel: Cancel, detail: str) -> Verdict:
-    """Return the end of a turn that a person or another turn cancelled."""
+    """Return the end of a turn that a person, another turn or a newer slot cancelled."""
+    if cancel.newer is not None:
+        return Verdict(Outcome.SUPERSEDED, None, f"by {cancel.newer}", by=cancel.by)
     said = "; ".join(part for part in (cancel.reason, detail) if part)
     reason = Reason.PERSON if cancel.person else Reason.TURN
     return Verdict(Outcome.CANCELLED, reason, said, by=cancel.by)

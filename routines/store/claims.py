@@ -181,11 +181,13 @@ class Draft:
         occurrence: Whose it will be.
         claim: What its first line says besides event, id, kind and time.
         end: The outcome line if it is settled in the same moment, else None.
+        event: Another line that it is born with, or None.
     """
 
     occurrence: Occurrence
     claim: dict[str, Any]
     end: dict[str, Any] | None = None
+    event: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +345,7 @@ class ClaimStore:
                 "draft": open_path.rpartition("~")[2],
                 **draft.claim,
             }
-            lines = [first] if draft.end is None else [first, draft.end]
+            lines = [line for line in (first, draft.event, draft.end) if line is not None]
             files.write_all(fd, b"".join(encode(line) + b"\n" for line in lines))
         except OSError:
             self._abandon(made)

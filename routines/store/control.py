@@ -65,6 +65,7 @@ class Cancel:
         person: Whether a person asked, not a turn.
         at: When.
         reason: In words, may be empty.
+        newer: The newer slot that is to take its place, or None.
     """
 
     ref: str
@@ -73,6 +74,7 @@ class Cancel:
     person: bool
     at: datetime
     reason: str = ""
+    newer: str | None = None
 
 
 class CancelStore:
@@ -84,13 +86,30 @@ class CancelStore:
     def _folder(self, ref: str) -> str:
         return self._state.at("cancels", safe_name(ref))
 
-    def ask(self, ref: str, *, by: str, person: bool, at: datetime, reason: str = "") -> Cancel:
+    def ask(
+        self,
+        ref: str,
+        *,
+        by: str,
+        person: bool,
+        at: datetime,
+        reason: str = "",
+        newer: str | None = None,
+    ) -> Cancel:
         """Record an intent; asking again adds another, which is harmless.
+
+        Args:
+            ref: The occurrence.
+            by: `user@host`, or the turn that asks.
+            person: Whether a person asks.
+            at: When.
+            reason: In words.
+            newer: The newer slot that is to take its place, or None.
 
         Raises:
             NotDurable: It could not be written; nothing was asked.
         """
-        cancel = Cancel(ref, secrets.token_hex(6), by, person, at, reason)
+        cancel = Cancel(ref, secrets.token_hex(6), by, person, at, reason, newer)
         path = os.path.join(self._folder(ref), f"{cancel.id}.json")
         data = {
             "ref": ref,
@@ -98,6 +117,7 @@ class CancelStore:
             "person": person,
             "at": format_instant(at),
             "reason": reason,
+            "newer": newer,
         }
         try:
             _write(path, data)
@@ -122,6 +142,7 @@ class CancelStore:
                         bool(found["person"]),
                         parse_instant(found["at"]),
                         str(found["reason"]),
+                        found.get("newer"),
                     )
         return None
 

@@ -208,8 +208,6 @@ def test_an_unknown_agent_key_names_the_near_one(parse_workspace, key):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("overlap", "buffer-one"),
-        ("overlap", "supersede"),
         ("wake_tools", "true"),
         ("wake_tools", "false"),
     ],

@@ -33,7 +33,7 @@ def test_a_key_of_a_later_version_fits_no_value():
 
 def test_a_key_that_is_built_in_part_names_that_part():
     properties = routine_schema()["properties"]
-    assert properties["overlap"]["enum"] == ["skip"]
+    assert properties["overlap"]["enum"] == ["skip", "buffer-one", "supersede"]
     assert properties["catch_up"]["enum"] == ["none", "one", "all"]
 
 
