@@ -7,7 +7,7 @@ import pytest
 from routines.domain.occurrence import Kind
 from routines.domain.record import Event, Record
 from routines.domain.recovery import Here, Recovery, decide, is_elsewhere, owner_is_this_boot
-from tests.builders import BOOT, by_hand, firing, job, owner, slot
+from tests.builders import BOOT, NOW, by_hand, firing, job, owner, slot
 
 HERE = Here(host="6d616368696e65", boot=BOOT)
 FRESH, SILENT = timedelta(minutes=9, seconds=59), timedelta(minutes=10)
@@ -41,7 +41,7 @@ def record(*events, of=OWN, occurrence=None, **claim):
     ],
 )
 def test_owner_that_is_known_to_be_gone_leaves_what_the_last_line_says(of, events, recovery):
-    assert decide(record(*events, of=of), here=HERE, silent_for=timedelta(0)) is recovery
+    assert decide(record(*events, of=of), here=HERE, now=NOW, silent_for=timedelta(0)) is recovery
 
 
 @pytest.mark.parametrize("of", [ELSEWHERE, IN_CONTAINER], ids=["host", "container"])
@@ -52,7 +52,7 @@ def test_owner_that_is_known_to_be_gone_leaves_what_the_last_line_says(of, event
 def test_owner_on_another_host_is_believed_for_10_minutes_and_never_taken_over(
     of, events, silent, recovery
 ):
-    assert decide(record(*events, of=of), here=HERE, silent_for=silent) is recovery
+    assert decide(record(*events, of=of), here=HERE, now=NOW, silent_for=silent) is recovery
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_owner_on_another_host_is_believed_for_10_minutes_and_never_taken_over(
 def test_claim_that_cannot_be_read_is_left_alone_for_10_minutes(silent, recovery):
     torn = Record(slot(), {})
 
-    assert decide(torn, here=HERE, silent_for=silent) is recovery
+    assert decide(torn, here=HERE, now=NOW, silent_for=silent) is recovery
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_claim_that_cannot_be_read_is_left_alone_for_10_minutes(silent, recovery
 def test_unstarted_run_by_hand_goes_with_the_one_who_typed_it(occurrence, claim, recovery):
     found = record(occurrence=occurrence, **claim)
 
-    assert decide(found, here=HERE, silent_for=timedelta(0)) is recovery
+    assert decide(found, here=HERE, now=NOW, silent_for=timedelta(0)) is recovery
 
 
 @pytest.mark.parametrize("kind", list(Kind))
@@ -85,7 +85,7 @@ def test_started_turn_of_any_kind_is_interrupted_and_never_owed_again(kind):
     made = {Kind.SLOT: slot, Kind.MANUAL: by_hand, Kind.WAKE: firing, Kind.JOB: job}[kind]()
     found = record(Event.STARTED, occurrence=made, detached=True)
 
-    assert decide(found, here=HERE, silent_for=timedelta(0)) is Recovery.END_AND_INTERRUPT
+    assert decide(found, here=HERE, now=NOW, silent_for=timedelta(0)) is Recovery.END_AND_INTERRUPT
 
 
 @pytest.mark.parametrize(

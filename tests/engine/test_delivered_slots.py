@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from routines.errors import SessionBusyError, SlotRefused, UnknownRoutine
+from routines.store.claims import ClaimStore
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, every, once, routine
 
 
@@ -234,3 +235,18 @@ async def test_two_engines_on_one_state_folder_run_each_slot_once(stage):
     assert stage.history() == [f"08:{n:02} completed" for n in range(5, 60, 5)] + [
         "09:00 completed"
     ]
+
+
+async def test_slot_that_another_process_claims_this_very_moment_is_a_duplicate(stage, monkeypatch):
+    digest = routine(schedule=every(60))
+    async with stage.running(digest):
+        await stage.clock.advance_to(at("09:00"))
+    whole = stage.records()[0]
+    # As if the other had claimed it after our look.
+    monkeypatch.setattr(ClaimStore, "is_claimed", lambda *_: False)
+    monkeypatch.setattr(ClaimStore, "newest_slot", lambda *_, until: (None, []))
+    async with stage.running(digest):
+        monkeypatch.undo()
+
+    assert len(stage.agent.turns) == 1
+    assert stage.records() == [whole]

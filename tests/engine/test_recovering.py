@@ -12,6 +12,7 @@ from routines.domain.outcome import Outcome
 from routines.domain.record import Event, Owner
 from routines.engine import host
 from routines.engine.off_loop import quiet
+from routines.errors import SessionBusyError
 from routines.store.claims import Draft
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, content, every, once, put, routine
 
@@ -259,6 +260,16 @@ async def test_free_lock_whose_stamp_names_an_open_claim_is_not_free(stage):
 
     assert record.outcome == "completed"
     assert stage.history() == ["08:05 interrupted owner-died", "manual 08:05 completed"]
+
+
+async def test_session_that_an_open_claim_has_stamped_cannot_be_held_by_anyone(stage):
+    digest = routine(schedule=every(5))
+    await crashed_turn(stage, digest)
+    bystander = stage.engine(digest, is_scheduler=False)
+    async with bystander.opened():
+        with pytest.raises(SessionBusyError):
+            async with bystander.hold("routine:digest"):
+                pass
 
 
 async def test_crash_between_outcome_and_ledger_loses_no_turn_from_the_count(stage):

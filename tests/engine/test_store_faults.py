@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from routines.store import files
+from routines.store.sessions import session_key
 from tests.engine.stage import MINUTE, SECOND, at, every, once, routine
 
 ENOSPC = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -171,6 +172,18 @@ async def test_session_that_cannot_be_locked_leaves_the_slot_owed_and_its_place_
     assert disk.refused
     assert stage.history("other") == ["09:02 completed"]
     assert stage.history() == ["09:00 completed"]
+
+
+async def test_session_that_cannot_be_locked_keeps_no_other_slot_of_its_instant_waiting(
+    stage, disk
+):
+    key = session_key("routine:bad")
+    async with stage.running(routine("bad", every(60)), routine("good", every(60))):
+        disk.refuses = lambda name, path: name == "open" and key in str(path)
+        await stage.clock.advance_to(at("09:00"))
+        assert stage.history("good") == ["09:00 completed"]
+
+    assert disk.refused
 
 
 async def test_cursor_that_cannot_be_written_is_tried_again(stage, disk):

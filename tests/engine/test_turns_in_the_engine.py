@@ -208,6 +208,21 @@ async def test_cancel_ends_a_running_turn_within_a_second_or_two(stage, person, 
     assert [event["event"] for event in record.events] == ["started", "cancelling", "outcome"]
 
 
+async def test_cancel_between_claim_and_start_settles_without_running(stage, monkeypatch):
+    begin = turns.TurnSteps.begin
+
+    def cancelled(self, work):
+        stage.cancel(self.ref)
+        return begin(self, work)
+
+    monkeypatch.setattr(turns.TurnSteps, "begin", cancelled)
+    async with stage.running(routine(schedule=once("08:05"))):
+        await stage.clock.advance_to(at("08:05"))
+
+    assert stage.history() == ["08:05 cancelled person"]
+    assert stage.agent.turns == []
+
+
 async def test_cancel_that_is_withdrawn_in_time_changes_nothing(stage):
     from routines.store.control import CancelStore
 

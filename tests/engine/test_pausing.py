@@ -1,0 +1,137 @@
+"""Pause keeps everything armed and starts nothing; resume says what was passed over (L16)."""
+
+from datetime import timedelta
+
+import pytest
+
+from routines.engine.arming import counted
+from routines.errors import UnknownRoutine
+from routines.store.cursors import CursorStore
+from tests.engine.stage import HOUR, MINUTE, at, every, once, routine
+
+
+def missed(stage):
+    return [
+        (m.reason, m.first.strftime("%H:%M"), m.last.strftime("%H:%M"), m.count, m.by)
+        for m in map(counted, CursorStore(stage.state).missed("digest"))
+    ]
+
+
+async def test_paused_routine_starts_nothing_and_owes_nothing_when_resumed(stage):
+    async with stage.running(routine(schedule=every(10))) as engine:
+        await engine.pause("digest", reason="holiday")
+        await stage.clock.advance_to(at("08:45"))
+        assert stage.agent.turns == []
+
+        await engine.resume("digest")
+        await stage.clock.advance_to(at("08:55"))
+
+    assert stage.slots == ["08:50"]
+    ((reason, first, last, count, by),) = missed(stage)
+    assert (reason, first, last, count) == ("paused", "08:10", "08:40", 4)
+    assert "@" in by
+
+
+async def test_pause_ends_by_itself_at_its_time(stage):
+    async with stage.running(routine(schedule=every(10))) as engine:
+        await engine.pause("digest", until=at("08:25"))
+        await stage.clock.advance_to(at("08:41"))
+
+    assert stage.slots == ["08:30", "08:40"]
+    assert [row[:4] for row in missed(stage)] == [("paused", "08:10", "08:20", 2)]
+
+
+async def test_pause_outlasts_a_restart(stage):
+    async with stage.running(routine(schedule=every(10))) as engine:
+        await engine.pause("digest")
+    async with stage.running(routine(schedule=every(10))):
+        await stage.clock.advance_to(at("09:00"))
+
+    assert stage.agent.turns == []
+
+
+async def test_running_turn_goes_on(stage):
+    async with stage.running(routine(schedule=every(10))) as engine:
+        stage.agent.hold()
+        await stage.clock.advance_to(at("08:10"))
+        await engine.pause("digest")
+        stage.agent.release()
+        await stage.clock.advance(MINUTE)
+
+    assert [r.outcome for r in stage.records()] == ["completed"]
+
+
+async def test_one_shot_that_fell_due_meanwhile_fires_when_resumed(stage):
+    async with stage.running(routine(schedule=once("09:00"))) as engine:
+        await engine.pause("digest")
+        await stage.clock.advance_to(at("10:00"))
+        assert stage.agent.turns == []
+        await engine.resume("digest")
+        await stage.clock.advance(MINUTE)
+
+    assert [(r.outcome, r.trigger) for r in stage.records()] == [("completed", "catch-up")]
+
+
+async def test_one_shot_that_is_too_late_by_then_is_missed(stage):
+    short = routine(schedule=once("09:00"), start_within=timedelta(minutes=5))
+    async with stage.running(short) as engine:
+        await engine.pause("digest")
+        await stage.clock.advance_to(at("10:00"))
+        await engine.resume("digest")
+        await stage.clock.advance(MINUTE)
+
+    assert stage.agent.turns == []
+    assert [row[0] for row in missed(stage)] == ["too-late"]
+
+
+async def test_pause_of_everything_holds_wake_ups_too(stage):
+    async with stage.running(routine(schedule=every(60))) as engine:
+        engine.tools("routine:digest").wake("look again", in_="2m")
+        await engine.pause()
+        await stage.clock.advance(30 * MINUTE)
+        assert stage.agent.turns == []
+
+        await engine.resume()
+        await stage.clock.advance(MINUTE)
+
+    assert [turn.trigger for turn in stage.agent.turns] == ["wake-up"]
+
+
+async def test_wake_up_of_a_paused_routine_waits_and_that_of_another_fires(stage):
+    async with stage.running(routine(schedule=every(60)), routine(name="other")) as engine:
+        engine.tools("routine:digest").wake("look again", in_="2m")
+        engine.tools("routine:other").wake("and here", in_="2m")
+        await engine.pause("digest")
+        await stage.clock.advance(3 * MINUTE)
+
+    assert [turn.session for turn in stage.agent.turns] == ["routine:other"]
+
+
+async def test_run_by_hand_disregards_a_pause(stage):
+    async with stage.running(routine(schedule=every(60))) as engine:
+        await engine.pause("digest")
+        record = await engine.run("digest")
+
+    assert record.outcome == "completed"
+
+
+async def test_what_was_owed_before_the_pause_keeps_its_own_reason(stage):
+    async with stage.running(routine(schedule=every(60))):
+        pass
+    stage.clock.sleep_machine(2 * HOUR + 30 * MINUTE)
+    engine = stage.engine(routine(schedule=every(60)))
+    async with engine.opened():
+        await engine.pause("digest")
+        stage.clock.move(HOUR)
+        await engine.resume("digest")
+
+    assert [row[:4] for row in missed(stage)] == [
+        ("paused", "11:00", "11:00", 1),
+        ("no-scheduler", "09:00", "10:00", 2),
+    ]
+
+
+async def test_pause_of_a_routine_that_is_not_there_is_refused(stage):
+    async with stage.running(routine()) as engine:
+        with pytest.raises(UnknownRoutine, match="digset"):
+            await engine.pause("digset")
