@@ -29,6 +29,8 @@ USUAL_SPAN = timedelta(hours=24)
 USUAL_COUNT = 20
 # A filter that matches little is not to read 200,000 files: so many are opened at the most.
 MOST_OPENED = 20_000
+# Beyond so many the count is "more than": all names of years would have to be listed for it.
+MOST_COUNTED = 10_000
 _POLL_S = 1.0
 
 
@@ -70,7 +72,7 @@ class History:
     Attributes:
         routine: Whose, or None for all.
         entries: Newest first; what is due now and unclaimed stands first.
-        total: How many are recorded in all.
+        total: How many are recorded in all; beyond MOST_COUNTED, at least how many.
         counts: How many of the rows ended in each outcome; slots of a counted record one by one.
         unsettled: How many rows have no outcome.
         open_in_all: How many occurrences of the routine have no outcome, shown or not.
@@ -84,6 +86,12 @@ class History:
     unsettled: int
     open_in_all: int
     cut: bool = False
+
+    @property
+    def total_words(self) -> str:
+        """The total as it is said: a number, or `more than 10000`."""
+        total = max(self.total, len(self.entries))
+        return f"{total}" if self.total <= MOST_COUNTED else f"more than {MOST_COUNTED}"
 
 
 WORDS = frozenset([*(o.value for o in Outcome), *(s.value for s in State), "unknown"])
@@ -115,7 +123,9 @@ def history(context: Context, query: Query) -> History:
     return History(
         routine=query.routine,
         entries=entries,
-        total=count_records(state, _folders(context, state, query), since=query.since),
+        total=count_records(
+            state, _folders(context, state, query), since=query.since, most=MOST_COUNTED
+        ),
         counts=_count(entries),
         unsettled=sum(entry.outcome is None for entry in entries),
         open_in_all=len(ClaimStore(state).open_entries(routine=query.routine)),
@@ -261,25 +271,31 @@ def name_key(path: str) -> str:
     return path.rpartition("/")[2].partition(".")[0]
 
 
-def count_records(state: StateFolder, folders: list[str], *, since: datetime | None = None) -> int:
-    """Return how many claims and counted records there are, by their names."""
+def count_records(
+    state: StateFolder, folders: list[str], *, since: datetime | None = None, most: int
+) -> int:
+    """Return how many claims and counted records there are, by their names.
+
+    More than *most* only means that there are more: it stops there.
+    """
     total = 0
     for base, suffix in (("claims", ".jsonl"), ("missed", ".json")):
         for folder in folders:
-            total += _count_names(state.at(base, *folder.split("/")), suffix, since)
+            for many in _counts(state.at(base, *folder.split("/")), suffix, since):
+                total += many
+                if total > most:
+                    return total
     return total
 
 
-def _count_names(folder: str, suffix: str, since: datetime | None) -> int:
+def _counts(folder: str, suffix: str, since: datetime | None) -> Iterator[int]:
+    """Yield how many names each day has."""
     first = "" if since is None else day_name(since)
     least = "" if since is None else instant_name(since)
-    total = 0
     for day in files.names(folder):
-        if day < first:
-            continue
-        names = files.names(f"{folder}/{day}")
-        total += sum(name.endswith(suffix) and name >= least for name in names)
-    return total
+        if day >= first:
+            names = files.names(f"{folder}/{day}")
+            yield sum(name.endswith(suffix) and name >= least for name in names)
 
 
 def due_words(due: Due, alive: Schedulers, *, concurrency: int) -> str:

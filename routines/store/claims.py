@@ -546,17 +546,14 @@ class ClaimStore:
         ahead: list[datetime] = []
         folder = self._state.at("claims", safe_name(routine))
         for day in reversed(files.names(folder)):
-            slots = [slot_of_file(name) for name in files.names(os.path.join(folder, day))]
-            past = None
-            for slot in slots:
+            # Names sort as their instants do: the first from behind is the newest.
+            for name in reversed(files.names(os.path.join(folder, day))):
+                slot = slot_of_file(name)
                 if slot is None:
                     continue
-                if slot > until:
-                    ahead.append(slot)
-                else:
-                    past = slot if past is None or slot > past else past
-            if past is not None:
-                return past, sorted(ahead)
+                if slot <= until:
+                    return slot, sorted(ahead)
+                ahead.append(slot)
         return None, sorted(ahead)
 
     def owners(self) -> list[str]:

@@ -56,7 +56,7 @@ def _next(routine: Routine | None, times: Times) -> datetime | None:
 
 def _nothing(history: History) -> str:
     if history.total and history.routine is not None:
-        return f"None of the {history.total} recorded is like that."
+        return f"None of the {history.total_words} recorded is like that."
     if history.routine is None:
         return "Nothing in that time."
     return f"Nothing yet. `routines explain {word(history.routine)}` says why."
@@ -108,7 +108,7 @@ def _foot(history: History) -> str:
     order = [outcome.value for outcome in Outcome]
     counts = [f"{history.counts[word]} {word}" for word in order if history.counts.get(word)]
     shown = len(history.entries)
-    total = max(history.total, shown)
+    total = history.total_words
     text = f"{shown} of {total}: {', '.join(counts)}." if counts else f"{shown} of {total}."
     if history.cut:
         text += " Older ones were not looked at: narrow it with --since."
