@@ -29,7 +29,7 @@ from tests.campaigns.adding_up import AGENT, outcomes_of, words_of, wrongs
 
 STEPS = (0, 1, 3, 5, 7, 9, 11, 14, 18, 22)
 # A turn that is stopped as a whole must not have ended before that.
-_LONG = 'echo "begun $ROUTINES_TURN" >> {log}; sleep 3; echo "ended $ROUTINES_TURN" >> {log}'
+_LONG = 'echo "begun $ROUTINES_TURN" >> {log}; sleep 8; echo "ended $ROUTINES_TURN" >> {log}'
 
 
 def is_stopped(pid):
@@ -81,20 +81,21 @@ class Stop:
         return process
 
     def begin(self):
-        """Start the one that will stop, and wait until it has."""
-        if self.step is None:
-            first = self._start()
-            self.stopped = eventually(
-                lambda: words_of(self.log)[0] and turn_processes(self.state), "a turn", 120
-            )
-            for pid in self.stopped:
-                send(pid, signal.SIGSTOP)
-            # The scheduler goes on without waiting for it; it is not asked to stop either.
-            assert first.poll() is None
+        """Start the one that will stop."""
+        self._start(*(() if self.step is None else ("--stop-at", str(self.step))))
+
+    def stop(self):
+        """Wait until it has stopped, or stop the turn process that it has started."""
+        (first,) = self.processes
+        if self.step is not None:
+            eventually(lambda: is_stopped(first.pid), f"the stop at {self.what}", 120)
+            self.stopped = [first.pid]
             return
-        first = self._start("--stop-at", str(self.step))
-        eventually(lambda: is_stopped(first.pid), f"the stop at {self.what}", 120)
-        self.stopped = [first.pid]
+        self.stopped = eventually(
+            lambda: words_of(self.log)[0] and turn_processes(self.state), "a turn", 120
+        )
+        for pid in self.stopped:
+            send(pid, signal.SIGSTOP)
 
     def beside(self):
         """Start another scheduler, and note what there is of the stopped one."""
@@ -179,6 +180,8 @@ def campaign(*, seconds=600.0, each=30, steps=(*STEPS, None), after=None):
         try:
             for one in stops:
                 one.begin()
+            for one in stops:
+                one.stop()
             for one in stops:
                 one.beside()
             until = time.monotonic() + seconds
