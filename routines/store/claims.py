@@ -50,6 +50,7 @@ class Claim:
         self._state = state
         self.record = record
         self.fd = fd
+        self._path = state.at(record.path)
         self._open_path = open_path
         # Whether a sync of the file has failed: what it says then is not what the disk says.
         self._doubtful = False
@@ -64,7 +65,7 @@ class Claim:
     @property
     def path(self) -> str:
         """The name of the claim, absolute."""
-        return self._state.at(self.record.path)
+        return self._path
 
     @property
     def open_path(self) -> str:

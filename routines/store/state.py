@@ -128,7 +128,8 @@ class State:
 
     def at(self, *parts: str) -> str:
         """Return the absolute path of something in the folder."""
-        return os.path.join(self.path, *parts)
+        # Parts are never absolute, so that nothing has to be looked for in them.
+        return "/".join((self.path, *parts))
 
     def key(self, ref: str) -> str:
         """Return the turn key of an occurrence: the same on every attempt and host."""
