@@ -134,6 +134,9 @@ class Recoverer:
             now = self._clock.now()
             recovery = decide(claim.record, here=host.here(), silent_for=silent, now=now)
             at = claim.record.retry_at
+            if recovery is Recovery.LEAVE and self._is_called_off(claim.record):
+                # Whoever takes it up finds the cancel first.
+                recovery = Recovery.OWED_AGAIN
             if recovery is Recovery.LEAVE and at is not None:
                 result.look_at = at if result.look_at is None else min(at, result.look_at)
             if recovery is Recovery.OWED_AGAIN and keep_unstarted:
@@ -150,6 +153,12 @@ class Recoverer:
         finally:
             if not kept:
                 claim.let_go()
+
+    def _is_called_off(self, record: Record) -> bool:
+        """Return whether what waits for its time or a person was cancelled meanwhile (L17)."""
+        if record.last not in (Event.PARKED.value, Event.RETRY.value):
+            return False
+        return CancelStore(self._state).pending(record.ref) is not None
 
     def _end_aside(self, claim: Claim, recovery: Recovery) -> None:
         path = claim.record.path
