@@ -28,7 +28,7 @@ from routines.engine.turns import SHOWN, Verdict
 from routines.engine.work import Work
 from routines.errors import RoutinesError, SessionBusyError, SlotRefused, StoreBusy, StoreError
 from routines.store.claims import Claim, ClaimStore, Draft
-from routines.store.control import Cancel, CancelStore
+from routines.store.control import Cancel, CancelStore, SwitchStore
 from routines.store.cursors import CursorStore, Missed, Standing
 from routines.store.places import PlaceStore, Room
 from routines.store.sessions import Busy, Lease, SessionStore
@@ -129,6 +129,7 @@ class Claimer:
         self._alive_since = alive_since
         self._saw = saw
         self._claims = ClaimStore(state)
+        self._switches = SwitchStore(state)
         self._cursors = CursorStore(state)
         self._sessions = SessionStore(state)
         self._places = PlaceStore(state)
@@ -202,6 +203,10 @@ class Claimer:
         if routine is None or timetable is None or not routine.enabled:
             done.done.append(name)
             return None
+        if self.is_paused(name, now):
+            # It stays armed; what it passes over is counted when it is resumed.
+            done.done.append(name)
+            return None
         owed = self._owed(routine, timetable, now, done)
         if owed is None:
             done.done.append(name)
@@ -222,6 +227,10 @@ class Claimer:
             done.done.append(name)
             return None
         return self._admit(routine, decided.run, decided.trigger, now, done)
+
+    def is_paused(self, routine: str | None, now: datetime) -> bool:
+        """Return whether nothing of *routine* may start now."""
+        return self._switches.held(routine, now=now) is not None
 
     def _owed(
         self, routine: Routine, timetable: Timetable, now: datetime, done: Pass
@@ -594,6 +603,8 @@ class Claimer:
         newer = [at for at in (newest, None if given_up is None else given_up.last) if at]
         if newer and max(newer) >= slot:
             return Reason.STALE
+        if self.is_paused(routine.name, now):
+            return Reason.PAUSED
         if not routine.enabled:
             return Reason.DISABLED
         if routine.start_within is not None and now - slot > routine.start_within:

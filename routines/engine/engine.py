@@ -36,6 +36,7 @@ from routines.engine.claiming import Claimer, Delivery, Pass, Ready
 from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
 from routines.engine.off_loop import in_thread, under_way
+from routines.engine.pausing import Pausing
 from routines.engine.recipients import reply_to
 from routines.engine.recovering import Recoverer
 from routines.engine.running import Runner, Running, turn_of_caller, wait_for
@@ -52,7 +53,14 @@ from routines.errors import (
     UnknownRoutine,
 )
 from routines.store.claims import Claim, ClaimStore
-from routines.store.control import BEAT_EVERY, Cancel, CancelStore, Scheduler, SchedulerStore
+from routines.store.control import (
+    BEAT_EVERY,
+    Cancel,
+    CancelStore,
+    Scheduler,
+    SchedulerStore,
+    SwitchStore,
+)
 from routines.store.retention import Keep, RetentionStore
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State, open_for_writing
@@ -272,6 +280,7 @@ class Engine:
         self._sessions = SessionStore(self._state)
         self._agenda = Agenda()
         self._arming = Arming(self._state, by=self._owner.user)
+        self._pausing = Pausing(self._state, by=self._owner.user)
         self._recoverer = Recoverer(
             self._state, clock=self._clock, owner=self._owner, on_settled=self._settled_aside
         )
@@ -319,6 +328,7 @@ class Engine:
         self._unstarted, self._arm_again = Unstarted(), True
         self._waiting: dict[str, str] = {}
         self._superseding: list[tuple[Cancel, float]] = []
+        self._held: set[str | None] = set()
         self._scheduler: Scheduler | None = None
         self._scheduler_fd: int | None = None
         # A crash between a wake-up and its hint: without the hint it would never be looked at.
@@ -416,9 +426,11 @@ class Engine:
             self._recover(now, done)
             if self._alive_since is None:
                 self._alive_since = now
+            self._see_switches(now)
             if not self._stopping:
                 self._claim(now, names, patience, done)
                 self._fire_wakeups(now, done)
+            self._give_way_back()
             self._beat(now)
             self._prune(now)
         except BaseException:
@@ -462,6 +474,19 @@ class Engine:
             self._scheduler = replace(self._scheduler, armed=armed)
             self._beat_at = float("-inf")
 
+    def _see_switches(self, now: datetime) -> None:
+        """End pauses whose time has come, and look at everything again when one has ended."""
+        try:
+            for switch in self._pausing.expire(now):
+                log.info("resumed", extra={"routine": switch.routine or "all", "by": "until"})
+            held = {switch.routine for switch in SwitchStore(self._state).all()}
+        except StoreError as error:
+            log.warning("switches-not-read", extra={"error": error.message})
+            return
+        if self._held - held:
+            self._agenda.rebuild(self._definitions.routines, now)
+        self._held = held
+
     def _recover(self, now: datetime, done: Pass) -> None:
         awake = self._clock.awake()
         due = awake - self._recovered_at >= _RECOVER_EVERY.total_seconds()
@@ -486,6 +511,11 @@ class Engine:
         record = claim.record
         if self._stopping or not self._unstarted.may_start(record.ref, self._clock.awake()):
             claim.let_go()
+            return
+        paused = self._claimer.is_paused(record.routine, now)
+        if paused and record.occurrence.kind is not Kind.MANUAL:
+            claim.let_go()
+            self._unstarted.look_soon()
             return
         if record.last == Event.BUFFERED.value and self._claimer.predecessor(claim) is not None:
             claim.let_go()
@@ -879,6 +909,31 @@ class Engine:
         """Claim a run by hand and leave it to a scheduler; return its id."""
         asked = Asked(name=name, append=append, agent=agent, session=session, by=by, detached=True)
         return str(await self._off(self._by_hand.leave, asked))
+
+    async def pause(
+        self, name: str | None = None, *, until: datetime | None = None, reason: str = ""
+    ) -> None:
+        """Start nothing of a routine, or of anything if None, until it is resumed.
+
+        Args:
+            name: The routine.
+            until: When it is resumed by itself, aware; None for never.
+            reason: In words, for those who wonder.
+
+        Raises:
+            UnknownRoutine: There is none of that name.
+        """
+        if name is not None and self._definitions.current(name) is None:
+            raise UnknownRoutine(name, list(self._definitions.routines))
+        now = self._clock.now()
+        await self._off(lambda: self._pausing.pause(name, now=now, until=until, reason=reason))
+
+    async def resume(self, name: str | None = None) -> bool:
+        """Resume what `pause` paused; False if it was not. What passed is one counted record."""
+        now = self._clock.now()
+        resumed = await self._off(lambda: self._pausing.resume(name, now=now))
+        self._wake.set()
+        return resumed is not None
 
     def tools(self, session: str) -> WakeTools:
         """Return `wake`, `unwake` and `wakeups` bound to *session*, for its agent."""

@@ -33,7 +33,7 @@ from routines.engine.work import Work
 from routines.errors import InvalidFiles, RoutinesError, StoreError
 from routines.store import files
 from routines.store.claims import Claim, ClaimStore
-from routines.store.control import Cancel, CancelStore
+from routines.store.control import Cancel, CancelStore, SwitchStore
 from routines.store.cursors import CursorStore
 from routines.store.sessions import Lease, Ledger
 from routines.store.state import State
@@ -190,6 +190,9 @@ class TurnSteps:
         if verdict is not None:
             self.settle(verdict)
             return None
+        if record.occurrence.kind is not Kind.MANUAL and self._is_paused(work, now):
+            # Unstarted and unsettled: it goes on when that is resumed.
+            return None
         with contextlib.ExitStack() as counted:
             # Held until `started` is on the disk: two turns at once can't both be the last one.
             for limit in work.limits:
@@ -199,6 +202,9 @@ class TurnSteps:
                 return work, self._start(work, now)
         self.settle(Verdict(Outcome.SKIPPED, Reason.LIMIT, over))
         return None
+
+    def _is_paused(self, work: Work, now: datetime) -> bool:
+        return SwitchStore(self.state).held(work.routine, now=now) is not None
 
     def _limit_lock(self, limit: DayLimit) -> str:
         name = ".workspace" if limit.routine is None else safe_name(limit.routine)

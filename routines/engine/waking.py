@@ -87,6 +87,9 @@ class Waker:
         if planned is None:
             return
         wakeup, due = planned
+        if self._claimer.is_paused(routine_of(wakeup.session), now):
+            # Its routine is paused, or everything: it stays pending as it is.
+            return
         if isinstance(due, Fire):
             busy = self._claimer.busy(wakeup.session)
             if busy is not None:

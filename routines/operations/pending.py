@@ -102,8 +102,7 @@ def owed_now(state: StateFolder | None, routine: Routine, *, now: datetime) -> O
 
 def is_paused(state: StateFolder | None, routine: str, *, now: datetime) -> bool:
     """Return whether a switch holds *routine* now."""
-    switch = None if state is None else SwitchStore(state).read(routine)
-    return switch is not None and (switch.until is None or switch.until > now)
+    return state is not None and SwitchStore(state).held(routine, now=now) is not None
 
 
 def due_slots(

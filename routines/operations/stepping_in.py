@@ -58,15 +58,20 @@ def cancel(context: Context, ref: str, *, reason: str) -> list[CancelResult]:
         UnknownOccurrence: Nothing of that name is open.
     """
     claims = ClaimStore(context.writable_state)
-    targets = _targets(context, claims, ref)
+    targets = open_targets(context, claims, ref)
     if not targets:
         raise UnknownOccurrence(
             f"nothing of {ref} runs or waits", hint="`routines list` shows what does"
         )
-    return [_cancel_one(context, claims, record, reason) for record in targets]
+    return [cancel_one(context, claims, record, reason) for record in targets]
 
 
-def _targets(context: Context, claims: ClaimStore, ref: str) -> list[Record]:
+def open_targets(context: Context, claims: ClaimStore, ref: str) -> list[Record]:
+    """Return the open occurrences that *ref* names: of a routine all, else the one.
+
+    Raises:
+        UnknownOccurrence: There never was one of that name.
+    """
     from routines.operations.finding import find
 
     found = []
@@ -88,14 +93,15 @@ def _targets(context: Context, claims: ClaimStore, ref: str) -> list[Record]:
     return [other] if isinstance(other, Record) and other.end is None else []
 
 
-def _cancel_one(context: Context, claims: ClaimStore, record: Record, reason: str) -> CancelResult:
+def cancel_one(context: Context, claims: ClaimStore, record: Record, reason: str) -> CancelResult:
+    """Record the intent to cancel an open occurrence, and settle it if it has not started."""
     now = context.clock.now()
     # An intent first, so that a turn that starts this moment finds it before it does.
     cancels = CancelStore(context.writable_state)
     intent = cancels.ask(
         record.ref, by=context.who, person=context.is_person, at=now, reason=reason
     )
-    if record.started is not None:
+    if record.is_under_way:
         return CancelResult(record.ref, "asked to end; its end is recorded when it has ended")
     for entry in claims.open_entries():
         if entry.claim_path != record.path:
@@ -104,7 +110,7 @@ def _cancel_one(context: Context, claims: ClaimStore, record: Record, reason: st
         if claim is None:
             break
         try:
-            if claim.record.started is None and cancels.accept(intent):
+            if not claim.record.is_under_way and cancels.accept(intent):
                 why = Reason.PERSON if context.is_person else Reason.TURN
                 claim.settle(Outcome.CANCELLED, why, reason, at=now, by=context.who)
                 cancels.clear(record.ref)

@@ -322,21 +322,25 @@ class SchedulerStore:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """That a routine is paused.
+    """That a routine, or everything, is paused.
 
     Attributes:
-        routine: Which.
+        routine: Which; None for everything, wake-ups included.
         by: Who did it.
         since: When.
         until: Until when, or None until it is resumed.
         reason: In words, may be empty.
     """
 
-    routine: str
+    routine: str | None
     by: str
     since: datetime
     until: datetime | None
     reason: str
+
+
+# The switch of everything; no routine's name begins with a dot.
+_ALL = ".all"
 
 
 class SwitchStore:
@@ -345,19 +349,73 @@ class SwitchStore:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def read(self, routine: str) -> Switch | None:
-        """Return the switch of *routine*, or None if it is not paused."""
-        found = _read(self._state.at("switches", f"{safe_name(routine)}.json"))
-        if found is None:
-            return None
+    def _path(self, routine: str | None) -> str:
+        name = _ALL if routine is None else safe_name(routine)
+        return self._state.at("switches", f"{name}.json")
+
+    def read(self, routine: str | None) -> Switch | None:
+        """Return the switch of *routine*, or of everything if None; None if it is not paused."""
+        return _switch(_read(self._path(routine)))
+
+    def held(self, routine: str | None, *, now: datetime) -> Switch | None:
+        """Return the switch that holds *routine* at *now*, its own or that of everything."""
+        for name in (None, routine) if routine is not None else (None,):
+            switch = self.read(name)
+            if switch is not None and (switch.until is None or switch.until > now):
+                return switch
+        return None
+
+    def all(self) -> Iterator[Switch]:
+        """Yield every switch; those that can't be read are passed over."""
+        switches = [self.read(None)]
+        folder = self._state.at("switches")
+        switches += [_switch(_read(os.path.join(folder, name))) for name in files.names(folder)]
+        yield from (switch for switch in switches if switch is not None)
+
+    def write(self, switch: Switch) -> None:
+        """Pause what *switch* names.
+
+        Raises:
+            NotDurable: It could not be written; the old one stands, if there was one.
+        """
+        _write(
+            self._path(switch.routine),
+            {
+                "routine": switch.routine,
+                "by": switch.by,
+                "since": format_instant(switch.since),
+                "until": None if switch.until is None else format_instant(switch.until),
+                "reason": switch.reason,
+            },
+        )
+
+    def remove(self, routine: str | None) -> bool:
+        """End the pause of *routine*, or of everything if None; False if there was none.
+
+        Raises:
+            NotDurable: It could not be removed, or may come back after a power cut.
+        """
+        path = self._path(routine)
         try:
-            until = found["until"]
-            return Switch(
-                routine,
-                str(found["by"]),
-                parse_instant(found["since"]),
-                None if until is None else parse_instant(until),
-                str(found["reason"]),
-            )
-        except (ValueError, KeyError, TypeError):
-            return None
+            removed = files.remove(path)
+            if removed:
+                files.sync_folder(os.path.dirname(path))
+        except OSError as error:
+            raise files.fault(error, "remove", path) from error
+        return removed
+
+
+def _switch(found: dict[str, Any] | None) -> Switch | None:
+    if found is None:
+        return None
+    try:
+        routine, until = found["routine"], found["until"]
+        return Switch(
+            None if routine is None else str(routine),
+            str(found["by"]),
+            parse_instant(found["since"]),
+            None if until is None else parse_instant(until),
+            str(found["reason"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None

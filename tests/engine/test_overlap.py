@@ -4,7 +4,13 @@ from datetime import timedelta
 
 import pytest
 
+from routines.domain.occurrence import Kind, Occurrence
+from routines.domain.outcome import Outcome
+from routines.domain.record import Event
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy
+from routines.engine import host
+from routines.store.claims import Draft
+from routines.store.control import CancelStore
 from tests.engine.stage import HOUR, MINUTE, at, every, routine
 
 BUFFER, SUPERSEDE = OverlapPolicy.BUFFER_ONE, OverlapPolicy.SUPERSEDE
@@ -120,5 +126,33 @@ async def test_overlap_is_about_the_routine_also_where_each_slot_has_its_own_ses
         assert len(engine.in_flight) == 1
         stage.agent.release()
         await stage.clock.advance(MINUTE)
+
+    assert ends(stage) == [("08:10", "completed", None), ("08:20", "completed", None)]
+
+
+async def test_turn_that_does_not_take_up_the_cancel_goes_on_and_the_newer_slot_waits(stage):
+    newer = routine(schedule=every(10), overlap=SUPERSEDE)
+    async with stage.running(newer):
+        pass
+    # A turn whose owner is stopped: it lives, holds its claim, and looks at nothing.
+    stopped = stage.claims.take(
+        Draft(
+            Occurrence(Kind.SLOT, "digest", at("08:10")),
+            {"routine": "digest", "session": "routine:digest", "owner": host.owner().to_json()},
+        ),
+        at=at("08:10"),
+    )
+    stopped.append(Event.STARTED, at=at("08:10"), owner=host.owner().to_json())
+    async with stage.running(newer):
+        await stage.clock.advance_to(at("08:20"))
+        await stage.clock.advance(5 * MINUTE)
+        assert CancelStore(stage.state).pending(stopped.record.ref) is None
+        assert stopped.reread().last == "started"
+        states = {r.occurrence.instant.minute: r.written_state for r in stage.records()}
+        assert states == {10: "running", 20: "buffered"}
+
+        stopped.settle(Outcome.COMPLETED, at=stage.clock.now())
+        stopped.let_go()
+        await stage.clock.advance(2 * MINUTE)
 
     assert ends(stage) == [("08:10", "completed", None), ("08:20", "completed", None)]

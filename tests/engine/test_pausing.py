@@ -69,7 +69,7 @@ async def test_one_shot_that_fell_due_meanwhile_fires_when_resumed(stage):
         await engine.resume("digest")
         await stage.clock.advance(MINUTE)
 
-    assert [(r.outcome, r.trigger) for r in stage.records()] == [("completed", "catch-up")]
+    assert [(r.outcome, r.trigger) for r in stage.records()] == [("completed", "schedule")]
 
 
 async def test_one_shot_that_is_too_late_by_then_is_missed(stage):

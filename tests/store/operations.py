@@ -15,7 +15,7 @@ from routines.domain.zones import zone
 from routines.errors import StoreError
 from routines.store import files, replies
 from routines.store.claims import Claim, ClaimStore, Draft
-from routines.store.control import CancelStore, SchedulerStore
+from routines.store.control import CancelStore, SchedulerStore, Switch, SwitchStore
 from routines.store.cursors import CursorStore
 from routines.store.places import PlaceStore, Room
 from routines.store.retention import Keep, RetentionStore
@@ -549,6 +549,34 @@ def _ask(state: Any, tell: Tell) -> None:
     tell("done")
 
 
+def _pause(state: Any, tell: Tell) -> None:
+    SwitchStore(state).write(Switch("digest", "ana@studio", NOW, None, "holiday"))
+    tell("done")
+
+
+def _paused(path: str, told: Told) -> None:
+    switch = SwitchStore(open_for_reading(path)).read("digest")
+    if ["done"] in told:
+        assert switch is not None, "D5: told that it is paused"
+
+
+def _with_switch(path: str) -> Any:
+    state = _open(path)
+    SwitchStore(state).write(Switch("digest", "ana@studio", NOW, None, "holiday"))
+    return state
+
+
+def _resume(state: Any, tell: Tell) -> None:
+    assert SwitchStore(state).remove("digest")
+    tell("done")
+
+
+def _resumed(path: str, told: Told) -> None:
+    if ["done"] in told:
+        switch = SwitchStore(open_for_reading(path)).read("digest")
+        assert switch is None, "D5: told that it is resumed"
+
+
 def _asked(path: str, told: Told) -> None:
     pending = _cancels(path).pending(slot().ref)
     if ["done"] in told:
@@ -639,6 +667,10 @@ CONTROL = [
         after=_not_pending,
     ),
     Operation("clear", ("control.CancelStore.clear",), _clear, prepare=_with_cancel),
+    Operation("pause", ("control.SwitchStore.write",), _pause, after=_paused),
+    Operation(
+        "resume", ("control.SwitchStore.remove",), _resume, prepare=_with_switch, after=_resumed
+    ),
     Operation(
         "scheduler",
         (

@@ -1,0 +1,88 @@
+"""Pause and resume: everything stays armed, and nothing starts (PROMISES L16).
+
+What a paused routine passed over is one counted record when it is resumed. A one-shot that fell
+due meanwhile is not passed over: it fires then, unless it is too late.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from routines.domain.outcome import Reason
+from routines.engine.arming import Arming, schedule_of
+from routines.store.control import Switch, SwitchStore
+from routines.store.cursors import Cursor, CursorStore
+from routines.store.state import State
+
+# As long as any section under a routine's lock may take.
+_PATIENCE_S = 5.0
+
+
+class Pausing:
+    """Moves the switches of one state folder, and the cursors with them."""
+
+    def __init__(self, state: State, *, by: str) -> None:
+        self._switches = SwitchStore(state)
+        self._cursors = CursorStore(state)
+        self._arming = Arming(state, by=by)
+        self._by = by
+
+    def pause(
+        self, routine: str | None, *, now: datetime, until: datetime | None, reason: str
+    ) -> Switch:
+        """Pause a routine, or everything if None; pausing again changes until and reason.
+
+        Raises:
+            NotDurable: It could not be written; nothing is paused.
+        """
+        switch = Switch(routine, self._by, now, until, reason)
+        self._switches.write(switch)
+        return switch
+
+    def resume(self, routine: str | None, *, now: datetime) -> Switch | None:
+        """Resume a routine, or everything if None; None if it was not paused.
+
+        What was passed over is recorded before the switch goes: a crash between the two leaves it
+        paused, and resuming again is harmless.
+
+        Raises:
+            StoreBusy: A routine is being changed; it is still paused.
+            NotDurable: It could not be written; it is still paused.
+        """
+        switch = self._switches.read(routine)
+        if switch is None:
+            return None
+        for cursor in self._passed_over_by(routine):
+            with self._cursors.section(cursor.routine, patience=_PATIENCE_S):
+                self._move(cursor.routine, switch, now)
+        self._switches.remove(routine)
+        return switch
+
+    def _passed_over_by(self, routine: str | None) -> list[Cursor]:
+        if routine is not None:
+            cursor = self._cursors.peek(routine)
+            return [] if cursor is None else [cursor]
+        # What has a switch of its own stays paused, and is counted when that goes.
+        return [c for c in self._cursors.all() if self._switches.read(c.routine) is None]
+
+    def _move(self, routine: str, switch: Switch, now: datetime) -> None:
+        cursor = self._cursors.read(routine)
+        if cursor is None:
+            return
+        schedule = schedule_of(cursor)
+        if schedule is None or schedule.next_after(switch.since) is None:
+            return
+        last = schedule.newest_at_or_before(now)
+        if last is not None and schedule.next_after(now) is None:
+            # Nothing else is to come: it fires now, late, and is not given up for a pause.
+            return
+        # What was owed before has its own reason: nobody was there.
+        self._arming.give_up_until(cursor, min(switch.since, now), Reason.NO_SCHEDULER)
+        self._arming.give_up_until(cursor, now, Reason.PAUSED)
+        self._cursors.write(replace(cursor, since=now, by=self._by))
+
+    def expire(self, now: datetime) -> list[Switch]:
+        """Resume what was paused until an instant that has come; return those switches."""
+        ended = [s for s in self._switches.all() if s.until is not None and s.until <= now]
+        for switch in ended:
+            self.resume(switch.routine, now=now)
+        return ended
