@@ -110,3 +110,29 @@ def test_numbers_of_an_owner_mean_something_on_its_own_boot_alone(of, elsewhere,
 def test_without_a_boot_id_of_ours_nothing_is_this_boot():
     assert not owner_is_this_boot(OWN, Here(host=HERE.host, boot=None))
     assert is_elsewhere(owner(host=None, boot=None), Here(host=None, boot=None))
+
+
+@pytest.mark.parametrize("of", [OWN, ELSEWHERE, None], ids=["own", "elsewhere", "nobody"])
+@pytest.mark.parametrize(
+    ("line", "recovery"),
+    [
+        ({"event": "parked"}, Recovery.LEAVE),
+        ({"event": "buffered"}, Recovery.OWED_AGAIN),
+        ({"event": "retry"}, Recovery.OWED_AGAIN),
+        ({"event": "retry", "until": "2026-07-01T08:59:59Z"}, Recovery.OWED_AGAIN),
+        ({"event": "retry", "until": "2026-07-01T09:00:00Z"}, Recovery.OWED_AGAIN),
+        ({"event": "retry", "until": "2026-07-01T09:00:01Z"}, Recovery.LEAVE),
+    ],
+)
+def test_what_has_no_owner_is_nobodys_whatever_host_or_boot_made_it(of, line, recovery):
+    claim = {"event": "claim", "owner": None if of is None else of.to_json()}
+    found = Record(slot(), claim, (line,))
+
+    assert decide(found, here=HERE, now=NOW, silent_for=SILENT) is recovery
+
+
+def test_what_comes_only_once_is_parked_where_a_recurring_slot_has_failed():
+    tried = [Event.ATTEMPT, Event.ATTEMPT]
+    found = record(*tried, recurs=False)
+
+    assert decide(found, here=HERE, now=NOW, silent_for=timedelta(0)) is Recovery.PARK
