@@ -30,6 +30,7 @@ from routines.domain.routine import CatchUpPolicy, Routine
 from routines.domain.wakeup import DEFAULT_BOUNDS, Bounds
 from routines.engine import host
 from routines.engine.agenda import Agenda
+from routines.engine.alerting import Alerter, Telling
 from routines.engine.arming import Arming
 from routines.engine.by_hand import Asked, ByHand, with_more
 from routines.engine.claiming import Claimer, Delivery, Pass, Ready
@@ -81,6 +82,7 @@ _SLEEP = timedelta(minutes=2)
 # By what an operator has to do about it: nothing, keep an eye on it, or look now.
 _LEVELS = {
     "missed": logging.WARNING,
+    "alert": logging.ERROR,
     "retrying": logging.WARNING,
     "parked": logging.ERROR,
     "fault": logging.ERROR,
@@ -98,7 +100,8 @@ class EngineEvent:
     """Something that happened, for a host that wants to know.
 
     Attributes:
-        name: A stable word: `fired`, `settled`, `missed`, `waiting`, `fault`.
+        name: A stable word: `fired`, `settled`, `missed`, `waiting`, `fault`, `alert`,
+            `recovery`.
         ref: The occurrence or routine.
         data: Facts about it, plain JSON types.
     """
@@ -327,6 +330,14 @@ class Engine:
         self._pruned_at = self._last_awake
         self._unstarted, self._arm_again = Unstarted(), True
         self._waiting: dict[str, str] = {}
+        self._alerter = Alerter(
+            self._state,
+            definitions=self._definitions,
+            clock=self._clock,
+            is_resident=self._is_scheduler,
+        )
+        self._tellings: list[Telling] = []
+        self._sending: set[asyncio.Task[None]] = set()
         self._superseding: list[tuple[Cancel, float]] = []
         self._held: set[str | None] = set()
         self._scheduler: Scheduler | None = None
@@ -359,6 +370,7 @@ class Engine:
         self._scheduler_fd = schedulers.enter(self._scheduler)
 
     async def _close(self, why: str) -> None:
+        await self._end_alerts(done=why == "done")
         if self._scheduler is not None:
             left = replace(self._scheduler, ended_at=self._clock.now(), why=why)
             fd, self._scheduler, self._scheduler_fd = self._scheduler_fd, None, None
@@ -369,6 +381,18 @@ class Engine:
         # What is being ended has no owner but us.
         await in_thread(self._recoverer.wait)
         self._pool.shutdown(wait=True)
+
+    async def _end_alerts(self, *, done: bool) -> None:
+        """Tell what was just settled, if that is the last chance; else end what is being sent."""
+        if done and self._alerter.is_asked:
+            self._tellings += await self._off(
+                lambda: self._alerter.look(self._clock.now(), only_asked=True)
+            )
+            self._tell_alerts()
+        if not done:
+            self._alerter.stop()
+        if self._sending:
+            await asyncio.wait(self._sending)
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
@@ -414,6 +438,7 @@ class Engine:
         for ready in done.ready:
             self._begin(ready)
         self._tell(done)
+        self._tell_alerts()
         return done
 
     def _look(self, now: datetime, names: Iterable[str] | None, patience: float) -> Pass:
@@ -433,6 +458,8 @@ class Engine:
             self._give_way_back()
             self._beat(now)
             self._prune(now)
+            if not self._stopping:
+                self._tellings += self._alerter.look(now, watched_since=self._watched_since())
         except BaseException:
             # Claimed and unstarted: held on to, they would wait for as long as we live.
             for ready in done.ready:
@@ -456,6 +483,11 @@ class Engine:
             self._arm_again = True
             self._pruned_at = awake
         self._last_now, self._last_awake = now, awake
+
+    def _watched_since(self) -> datetime | None:
+        if not self._is_scheduler:
+            return None
+        return max([end for _, end in self._sleeps[-1:]], default=self._alive_since)
 
     def _slept_through(self, instant: datetime) -> bool:
         return any(start <= instant <= end for start, end in self._sleeps)
@@ -718,6 +750,7 @@ class Engine:
             self._running_loop.call_soon_threadsafe(tell)
 
     def _settled(self, record: Record) -> None:
+        self._alerter.settled(record)
         if record.end is None:
             # Put off: to be tried again, or until a person decides.
             line = record.events[-1] if record.events else {}
@@ -734,6 +767,26 @@ class Engine:
                 "detail": end.get("detail"),
             },
         )
+
+    def _tell_alerts(self) -> None:
+        tellings, self._tellings = self._tellings, []
+        for telling in tellings:
+            told = telling.told
+            if telling.is_new:
+                facts = {
+                    "kind": told.kind,
+                    "title": told.title,
+                    "text": "; ".join(told.body.splitlines()),
+                }
+                self._emit(told.word, telling.routine, facts)
+            if telling.targets:
+                task = asyncio.ensure_future(self._send(telling))
+                for tasks in (self._sending, self._tasks):
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+
+    async def _send(self, telling: Telling) -> None:
+        await in_thread(self._alerter.send, telling)
 
     def _emit(self, name: str, ref: str, data: dict[str, Any]) -> None:
         level = _LEVELS.get(name, logging.INFO)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from routines.domain.alerting import Told as WasTold
 from routines.domain.occurrence import Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event
@@ -14,6 +15,7 @@ from routines.domain.wakeup import AlreadySet, Bounds, Skip, Timing, WakeRequest
 from routines.domain.zones import zone
 from routines.errors import StoreError
 from routines.store import files, replies
+from routines.store.alerts import AlertStore
 from routines.store.claims import Claim, ClaimStore, Draft
 from routines.store.control import CancelStore, SchedulerStore, Switch, SwitchStore
 from routines.store.cursors import CursorStore
@@ -729,6 +731,73 @@ REPLIES = [
 ]
 
 
+# Alerts ----------------------------------------------------------------------------------------
+
+OPEN_ALERT = WasTold(open=True, kind="failing", at=NOW, word="alert", title="daily: needs you")
+RECOVERED = WasTold(kind="failing", at=NOW, recovered_at=NOW + timedelta(hours=1), word="recovery")
+
+
+def _tell_first(state: Any, tell: Tell) -> None:
+    AlertStore(state).write("daily", {"turns": OPEN_ALERT})
+    tell("done")
+
+
+def _with_alert(path: str) -> Any:
+    state = _open(path)
+    AlertStore(state).write("daily", {"turns": OPEN_ALERT})
+    return state
+
+
+def _tell_next(state: Any, tell: Tell) -> None:
+    with AlertStore(state).section("daily"):
+        AlertStore(state).write("daily", {"turns": RECOVERED})
+    tell("done")
+
+
+def _told_is(before: Any, after: Any) -> Callable[[str, Told], None]:
+    def check(path: str, told: Told) -> None:
+        found = AlertStore(open_for_reading(path)).peek("daily").get("turns")
+        assert found in ([after] if ["done"] in told else [before, after])
+
+    return check
+
+
+def _with_torn_alert(path: str) -> Any:
+    state = _with_alert(path)
+    with open(state.at("alerts", "daily.json"), "w") as file:
+        file.write('{"routine": "dai')
+    return state
+
+
+def _read_alert(state: Any, tell: Tell) -> None:
+    assert AlertStore(state).read("daily") == {}
+    tell("done")
+
+
+ALERTS = [
+    Operation(
+        "first-alert",
+        ("alerts.AlertStore.write",),
+        _tell_first,
+        after=_told_is(None, OPEN_ALERT),
+    ),
+    Operation(
+        "next-alert",
+        ("alerts.AlertStore.write", "alerts.AlertStore.section"),
+        _tell_next,
+        prepare=_with_alert,
+        after=_told_is(OPEN_ALERT, RECOVERED),
+    ),
+    Operation(
+        "torn-alert",
+        ("alerts.AlertStore.read",),
+        _read_alert,
+        prepare=_with_torn_alert,
+        after=_is_kept_aside("alerts/daily.json"),
+    ),
+]
+
+
 # The folder itself -----------------------------------------------------------------------------
 
 
@@ -1031,4 +1100,4 @@ REST = [
     ),
 ]
 
-OPERATIONS = [*CLAIMS, *CURSORS, *SESSIONS, *CONTROL, *REPLIES, *STATE, *WAKEUPS, *REST]
+OPERATIONS = [*CLAIMS, *CURSORS, *SESSIONS, *CONTROL, *REPLIES, *ALERTS, *STATE, *WAKEUPS, *REST]
