@@ -139,6 +139,8 @@ class Engine:
         root: The folder that turns run in unless their routine says otherwise; by default the one
             that holds the state folder.
         keep: How much of the past is kept; None keeps everything.
+        external_clock: Whether slots are delivered from outside (`fire`, `tick`): it then arms
+            nothing and catches nothing up, and fires wake-ups alone.
         is_scheduler: Whether it shows itself as a scheduler to other processes.
 
     Raises:
@@ -158,6 +160,7 @@ class Engine:
         root: str | None = None,
         keep: Keep | None = None,
         is_scheduler: bool = True,
+        external_clock: bool = False,
     ) -> None:
         self._path = os.path.abspath(os.fspath(state))
         self._agent = agent
@@ -176,6 +179,7 @@ class Engine:
         else:
             self._definitions = routines
         self._is_scheduler = is_scheduler
+        self._external_clock = external_clock
         self._keep = keep
         self._pid = os.getpid()
         self._in_flight: dict[str, Running] = {}
@@ -501,7 +505,7 @@ class Engine:
             armed = {
                 name: routine.digest()
                 for name, routine in self._definitions.routines.items()
-                if routine.enabled
+                if routine.enabled and not self._external_clock
             }
             self._scheduler = replace(self._scheduler, armed=armed)
             self._beat_at = float("-inf")
@@ -611,7 +615,7 @@ class Engine:
         self, now: datetime, names: Iterable[str] | None, patience: float, done: Pass
     ) -> None:
         due = self._agenda.due(now, self._definitions.routines) if names is None else list(names)
-        if not due:
+        if not due or self._external_clock:
             return
         found = self._claimer.claim_due(due, now=now, patience=patience)
         done.ready += found.ready

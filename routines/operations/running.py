@@ -84,7 +84,9 @@ class TickResult:
     exit_code: int
 
 
-def engine_of(context: Context, *, live: bool, is_scheduler: bool) -> Engine:
+def engine_of(
+    context: Context, *, live: bool, is_scheduler: bool, external_clock: bool = False
+) -> Engine:
     """Return an engine on the workspace's files.
 
     Raises:
@@ -109,6 +111,7 @@ def engine_of(context: Context, *, live: bool, is_scheduler: bool) -> Engine:
             output_mib=retention.output_mib,
         ),
         is_scheduler=is_scheduler,
+        external_clock=external_clock,
     )
 
 
@@ -139,10 +142,25 @@ def _check_file_system(state: State) -> None:
 # The scheduler --------------------------------------------------------------------------------
 
 
-def start(context: Context, *, grace: timedelta, leave_turns: bool, log_format: str) -> int:
-    """Run the scheduler until it is told to stop; return the exit code."""
+def start(
+    context: Context,
+    *,
+    grace: timedelta,
+    leave_turns: bool,
+    log_format: str,
+    external_clock: bool = False,
+) -> int:
+    """Run the scheduler until it is told to stop; return the exit code.
+
+    Args:
+        context: Where and when.
+        grace: How long turns may take to end at a stop.
+        leave_turns: Whether turns are left to their own processes at a stop.
+        log_format: `text` or `json`.
+        external_clock: Whether slots come from outside, so that only wake-ups fire here.
+    """
     log_to(sys.stderr, log_format)
-    engine = engine_of(context, live=True, is_scheduler=True)
+    engine = engine_of(context, live=True, is_scheduler=True, external_clock=external_clock)
     others = schedulers(context.state, now=context.clock.now()).live
     for line in start_lines(context, [str(other.owner.get("pid")) for other in others]):
         sys.stderr.write(line + "\n")

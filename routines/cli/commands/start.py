@@ -12,17 +12,26 @@ from routines.cli.call import command as make
 )
 @click.option("--leave-turns", is_flag=True, help="At a stop, leave turns to their own processes.")
 @click.option(
+    "--external-clock", is_flag=True, help="Arm nothing: slots come by fire or tick from outside."
+)
+@click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
     help="Lines for people or for programs.",
 )
-def command(call: Call, *, grace: str, leave_turns: bool, log_format: str) -> int:
+def command(
+    call: Call, *, grace: str, leave_turns: bool, external_clock: bool, log_format: str
+) -> int:
     """Run the scheduler until it is stopped: SIGTERM, SIGHUP or ^C."""
     from routines.domain.durations import parse_span
     from routines.operations import running
 
     return running.start(
-        call.context, grace=parse_span(grace), leave_turns=leave_turns, log_format=log_format
+        call.context,
+        grace=parse_span(grace),
+        leave_turns=leave_turns,
+        log_format=log_format,
+        external_clock=external_clock,
     )
