@@ -7,7 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from routines.domain.record import Record
-from routines.domain.wakeup import day_of
+from routines.domain.zones import day_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

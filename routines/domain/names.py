@@ -5,6 +5,7 @@ nothing but the name itself, so that two processes can never mean two files by o
 """
 
 import hashlib
+import re
 import unicodedata
 from datetime import UTC, datetime
 
@@ -74,21 +75,32 @@ def safe_name(text: str) -> str:
 
 def instant_name(instant: datetime) -> str:
     """Return `2026-07-01T09-00-00Z`: an instant as a file name, to the second."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    text = instant.astimezone(UTC).isoformat(timespec="seconds")
+    return text[:19].replace(":", "-") + "Z"
+
+
+# What `instant_name` writes: `list` and `history` read many, and strptime takes ten times
+# as long.
+_INSTANT = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2})-([0-9]{2})-([0-9]{2})Z", re.ASCII
+)
 
 
 def parse_instant_name(text: str) -> datetime | None:
     """Return the instant that `instant_name` wrote, or None if it did not write *text*."""
+    found = _INSTANT.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = map(int, found.groups())
     try:
-        instant = datetime.strptime(text, "%Y-%m-%dT%H-%M-%SZ").replace(tzinfo=UTC)
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
-    return instant if instant_name(instant) == text else None
 
 
 def day_name(instant: datetime) -> str:
     """Return the UTC day of *instant*, `2026-07-01`: the folder that it is kept in."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%d")
+    return instant.astimezone(UTC).date().isoformat()
 
 
 def format_instant(instant: datetime) -> str:

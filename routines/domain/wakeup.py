@@ -19,7 +19,7 @@ from routines.domain.durations import format_span, parse_span
 from routines.domain.names import format_instant, parse_instant
 from routines.domain.outcome import Reason, one_line
 from routines.domain.when import parse_when, read_date_time
-from routines.domain.zones import as_utc, day_text, instant_of, offset_text, shown, zone
+from routines.domain.zones import as_utc, day_of, day_text, offset_text, shown, zone
 from routines.errors import InvalidSchedule, InvalidSpan, InvalidWhen, InvalidZone, WakeupRefused
 
 # Two thousand million ids: the store draws again if a session should ever draw one twice.
@@ -651,17 +651,6 @@ def when_text(instant: datetime, *, now: datetime, place: ZoneInfo) -> str:
     if local.year == today.year:
         return f"{short_day(local)[4:]} {clock}"
     return f"{local:%Y-%m-%d} {clock}"
-
-
-def day_of(instant: datetime, place: ZoneInfo) -> tuple[datetime, datetime]:
-    """Return the first instant of the calendar day of *instant* in *place*, and of the next."""
-    day = shown(instant, place).date()
-    midnight = datetime.combine(day, datetime.min.time())
-    start = instant_of(midnight, place) or as_utc(instant)
-    # A zone may leave a whole day out: the next one then follows at once.
-    ends = (instant_of(midnight + n * _DAY, place) for n in (1, 2))
-    end = next((end for end in ends if end is not None), start + _DAY)
-    return start, end
 
 
 def _not_today(wanted: Wakeup, now: datetime, place: ZoneInfo) -> Wakeup:

@@ -30,6 +30,7 @@ LONGEST_GAP = timedelta(hours=3)
 # Two changes between two looks would hide each other. The shortest time that any zone has ever
 # kept one offset is just under four days (Freetown, 1939).
 _LOOK = timedelta(days=1)
+_A_DAY = timedelta(days=1)
 
 # Names that zoneinfo opens and that mean another thing on every machine, or nothing at all.
 _NO_ZONES = frozenset(["localtime", "Factory", "posixrules"])
@@ -254,6 +255,17 @@ def instant_of(wall: datetime, place: ZoneInfo) -> datetime | None:
         return instant
     gap = changes(place, after=instant - LONGEST_GAP, until=instant)[-1:]
     return gap[0].at if gap and gap[0].length <= LONGEST_GAP else None
+
+
+def day_of(instant: datetime, place: ZoneInfo) -> tuple[datetime, datetime]:
+    """Return the first instant of the calendar day of *instant* in *place*, and of the next."""
+    day = shown(instant, place).date()
+    midnight = datetime.combine(day, datetime.min.time())
+    start = instant_of(midnight, place) or as_utc(instant)
+    # A zone may leave a whole day out: the next one then follows at once.
+    ends = (instant_of(midnight + n * _A_DAY, place) for n in (1, 2))
+    end = next((end for end in ends if end is not None), start + _A_DAY)
+    return start, end
 
 
 def local_text(instant: datetime, place: ZoneInfo) -> str:

@@ -27,8 +27,7 @@ from routines.domain.record import Event, Owner, Record
 from routines.domain.retry import Again, GiveUp, Park, next_try
 from routines.domain.schedule import from_spec
 from routines.domain.targets import Target, TargetKind
-from routines.domain.wakeup import day_of
-from routines.domain.zones import local_text, zone
+from routines.domain.zones import day_of, local_text, zone
 from routines.engine.work import Work
 from routines.errors import InvalidFiles, RoutinesError, StoreError
 from routines.store import files

@@ -52,13 +52,12 @@ from routines.domain.wakeup import (
     Wakeup,
     after_firing,
     check_request,
-    day_of,
     due_instant,
     is_id,
     new_id,
     plan_firing,
 )
-from routines.domain.zones import zone
+from routines.domain.zones import day_of, zone
 from routines.errors import StoreBusy, StoreError
 from routines.store import files
 from routines.store.claims import Claim, ClaimStore, Draft

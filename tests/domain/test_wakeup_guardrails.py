@@ -12,13 +12,12 @@ from routines.domain.wakeup import (
     WakeRequest,
     Wakeup,
     check_request,
-    day_of,
     is_id,
     new_id,
     read_span,
     request_from,
 )
-from routines.domain.zones import zone
+from routines.domain.zones import day_of, zone
 from routines.errors import InvalidSpan, WakeupRefused
 
 BERLIN = "Europe/Berlin"

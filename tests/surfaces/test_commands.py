@@ -303,6 +303,7 @@ HEAVY = {
     "filelock",
     "dateutil",
     "routines.store.wakeups",
+    "routines.domain.wakeup",
     "routines.agents",
 }
 
