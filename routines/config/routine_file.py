@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeVar
 
 from routines.config import reader
@@ -305,6 +305,12 @@ def _by_place(problem: Problem) -> tuple[int, int]:
     return problem.line or 0, problem.column or 0
 
 
+# Many routines are due at the same few times, and reading an expression is the most of a boot.
+@lru_cache(maxsize=4096)
+def _cron(expressions: tuple[str, ...], zone: str) -> Schedule:
+    return schedules.cron(expressions, zone)
+
+
 class _Routine:
     """Makes a routine of the values of its file, or finds what they lack."""
 
@@ -446,7 +452,7 @@ class _Routine:
             ]
             if None in single:
                 return None
-        return self._tried("cron", node, lambda: schedules.cron(expressions, zone))
+        return self._tried("cron", node, partial(_cron, expressions, zone))
 
     def _every(self, period: timedelta | None, zone: str) -> Schedule | None:
         # Also where the period is wrong, so that both are told at once.

@@ -103,6 +103,7 @@ class _Wanted:
     routine: Routine
     draft: Draft
     room: Room
+    work: Work
 
 
 class Claimer:
@@ -352,7 +353,7 @@ class Claimer:
             zone=routine.zone,
             due_at=slot + offset_of(routine.name, slot, routine.jitter),
         )
-        return _Wanted(routine, Draft(occurrence, claim), room)
+        return _Wanted(routine, Draft(occurrence, claim), room, work)
 
     def _buffer(
         self,
@@ -508,8 +509,7 @@ class Claimer:
                 done.unstarted = True
                 raise
             if isinstance(lease, Lease):
-                work = self._definitions.work(one.routine)
-                done.ready.append(Ready(claim, lease, one.room, work))
+                done.ready.append(Ready(claim, lease, one.room, one.work))
                 self._done_with(one.routine, done)
                 return
             # Somebody was quicker: it stays claimed, unstarted, and waits like any other.
