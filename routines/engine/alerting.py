@@ -36,6 +36,8 @@ log = logging.getLogger("routines")
 
 # Every routine is looked at so often, whatever this process was told of.
 _LOOK_EVERY_S = 60.0
+# A file that is broken for so long is not just being written.
+_BROKEN_FOR_S = 60.0
 # Of ten thousand routines a pass looks at so many: their slots must not wait for it.
 _A_PASS = 50
 # A pass after a start or a sleep may still be claiming what was owed.
@@ -107,6 +109,7 @@ class Alerter:
         self._asked: set[str] = set()
         self._queue: deque[str] = deque()
         self._looked_at = float("-inf")
+        self._broken_since: dict[str, float] = {}
         self._stops = False
 
     # Looking -------------------------------------------------------------------------------------
@@ -239,7 +242,13 @@ class Alerter:
 
     def _file(self, name: str, routine: Routine | None, now: datetime) -> _Health:
         why = self._definitions.faults.get(name)
+        if why is not None and self._is_resident:
+            # A file is broken for a moment whenever somebody writes it.
+            awake = self._clock.awake()
+            if awake - self._broken_since.setdefault(name, awake) < _BROKEN_FOR_S:
+                return _Health()
         if why is None:
+            self._broken_since.pop(name, None)
             # Whatever was told of it is over; nothing is told that was not.
             return _Health(well_since=now)
         what = "can't be used, as seen"
@@ -248,9 +257,7 @@ class Alerter:
         return _Health(trouble=Trouble(kind="broken", at=now, what=what, why=why))
 
     def _is_watched(self, routine: Routine, now: datetime) -> bool:
-        switch = self._switches.read(routine.name)
-        paused = switch is not None and (switch.until is None or switch.until > now)
-        return routine.enabled and not paused
+        return routine.enabled and self._switches.held(routine.name, now=now) is None
 
     def _turns(
         self, routine: Routine, told: Told, now: datetime, watched_since: datetime | None

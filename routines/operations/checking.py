@@ -10,6 +10,7 @@ from routines.errors import Problem, UsageError
 from routines.operations.agents_found import AgentFound, agents_found
 from routines.operations.context import Context
 from routines.operations.listing import search_path
+from routines.operations.targets_found import TargetFound, targets_missing
 from routines.operations.zone_note import zone_note
 
 _SCHEDULE_KEYS = ("cron", "every", "at", "rrule")
@@ -26,6 +27,7 @@ class Checked:
         broken: How many of them can't be armed.
         agents: The agents that they use.
         zone_note: What it means that no zone is set, or None.
+        targets: Where replies and alerts are to go and can't.
     """
 
     problems: tuple[Problem, ...]
@@ -34,6 +36,7 @@ class Checked:
     broken: int
     agents: tuple[AgentFound, ...] = ()
     zone_note: str | None = None
+    targets: tuple[TargetFound, ...] = ()
 
     @property
     def unresolved(self) -> tuple[AgentFound, ...]:
@@ -43,7 +46,7 @@ class Checked:
     @property
     def ok(self) -> bool:
         """Whether everything can be armed."""
-        return not self.problems and not self.unresolved
+        return not self.problems and not self.unresolved and not self.targets
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `check --json` shows it."""
@@ -61,6 +64,10 @@ class Checked:
                     "used_by": list(agent.used_by),
                 }
                 for agent in self.agents
+            ],
+            "targets": [
+                {"name": one.label, "problem": one.problem, "used_by": list(one.used_by)}
+                for one in self.targets
             ],
             "zone_note": self.zone_note,
         }
@@ -89,9 +96,17 @@ def check(context: Context, files: Sequence[str] = ()) -> Checked:
     problems = [p for p in workspace.problems if wanted is None or p.path in wanted]
     remarks = [*workspace.remarks, *_about_schedules(context)]
     agents = agents_found(workspace.settings, workspace.routines, path=search_path(context))
+    targets = targets_missing(
+        workspace.settings,
+        workspace.routines.values(),
+        root=workspace.root.path,
+        path=search_path(context),
+    )
     if wanted is not None:
         names = {os.path.splitext(os.path.basename(path))[0] for path in wanted}
         agents = [agent for agent in agents if names & set(agent.used_by)]
+        names.add("routines.yaml")
+        targets = tuple(one for one in targets if names & set(one.used_by))
     return Checked(
         problems=tuple(sorted(problems, key=_place)),
         remarks=tuple(
@@ -100,6 +115,7 @@ def check(context: Context, files: Sequence[str] = ()) -> Checked:
         total=len(workspace.names),
         broken=len(workspace.broken) + len(workspace.stale),
         agents=tuple(agents),
+        targets=targets,
         zone_note=zone_note(context) if wanted is None else None,
     )
 

@@ -5,11 +5,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from routines.domain.alerting import PAIR_EVERY
 from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.record import Record
 from routines.domain.routine import Routine
 from routines.domain.schedule import Schedule, from_spec
+from routines.domain.zones import local_text
 from routines.errors import RoutinesError, UnknownOccurrence
 from routines.operations.context import Context
 from routines.operations.entries import Entry
@@ -29,6 +31,8 @@ from routines.store.claims import ClaimStore
 from routines.store.cursors import Cursor, CursorStore, Missed
 
 _SECOND = timedelta(seconds=1)
+# An alert follows what it tells of within a look or two.
+_TOLD_WITHIN = timedelta(minutes=2)
 
 
 class Verdict(StrEnum):
@@ -221,10 +225,35 @@ class _Explainer:
             tz=self.context.zone_of(self.name).key,
             verdict=Verdict.RECORDED,
             entry=entry,
-            steps=tuple(steps_of(record, entry, self.schedule, digest=self._digest())),
+            steps=(
+                *steps_of(record, entry, self.schedule, digest=self._digest()),
+                *self._alert_steps(entry),
+            ),
             next=self._next(),
             known=self.routine is not None,
         )
+
+    def _alert_steps(self, entry: Entry) -> list[Step]:
+        """Return who was told of a slot that did not do its work, or why nobody was."""
+        if not entry.needs_a_person or entry.ended_at is None or self.state is None:
+            return []
+        from routines.store.alerts import AlertStore
+
+        told = AlertStore(self.state).peek(self.name).get("turns")
+        if told is None or told.at is None:
+            return []
+        when = local_text(told.at.replace(second=0, microsecond=0), self.context.zone_of(self.name))
+        sent = [str(one.get("to")) for one in told.results if one.get("ok")]
+        where = ", ".join(["the log", *sent])
+        if timedelta(0) <= told.at - entry.ended_at < _TOLD_WITHIN:
+            return [Step(told.at, "alert", f"told {where}; the next word is the recovery")]
+        if told.at > entry.ended_at:
+            return []
+        if told.open:
+            return [Step(None, "no alert", f"told {when}; the next word is the recovery")]
+        if entry.ended_at - told.at < PAIR_EVERY:
+            return [Step(None, "no alert", f"told {when}, and well again since; once in 6 h")]
+        return []
 
     def _digest(self) -> str | None:
         return None if self.routine is None else self.routine.digest()

@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -199,7 +199,7 @@ def _place(context: Context, state: State) -> list[Finding]:
 
 
 def _set_aside(state: State) -> list[str]:
-    folders = ["cursors", "schedulers/live"]
+    folders = ["alerts", "cursors", "schedulers/live"]
     folders += [f"sessions/{shard}" for shard in files.names(state.at("sessions"))]
     folders += [f"wakeups/{name}" for name in files.names(state.at("wakeups")) if name != "due"]
     return [
@@ -303,7 +303,7 @@ def _outcomes(context: Context) -> list[Finding]:
             f"routines explain {row.name}",
         )
         for row in listing.rows
-        if row.problem is not None and row.problem.kind in ("failing", "lost", "parked")
+        if row.problem is not None and row.problem.kind in ("failing", "silent", "lost", "parked")
     ]
     return findings or [Finding(Level.OK, "outcomes", "nothing failed in a row")]
 
@@ -350,6 +350,48 @@ def _sessions(context: Context) -> list[Finding]:
     ]
 
 
+def _alerts(context: Context) -> list[Finding]:
+    from routines.operations.targets_found import targets_missing
+    from routines.store.alerts import AlertStore
+
+    workspace, state = context.workspace, context.state_or_none
+    missing = targets_missing(
+        workspace.settings,
+        workspace.routines.values(),
+        root=workspace.root.path,
+        path=search_path(context),
+    )
+    findings = [
+        Finding(
+            Level.FAIL,
+            "alerts",
+            f"{one.label}: {one.problem}",
+            f"used by {', '.join(one.used_by)}",
+        )
+        for one in missing
+    ]
+    told = [one for _, kept in (AlertStore(state).all() if state else ()) for one in kept.values()]
+    unsent = [one for one in told if one.unsent and one.sending_at is None]
+    for one in unsent:
+        why = [f"{r.get('to')}: {r.get('detail')}" for r in one.results if not r.get("ok")]
+        text = f"not sent: {one.title}" + (f" ({'; '.join(why)})" if why else "")
+        findings.append(Finding(Level.FAIL, "alerts", text, "the log has it"))
+    if findings:
+        return findings
+    targets = [*workspace.settings.alert]
+    targets += [one for routine in workspace.routines.values() for one in routine.alert]
+    where = ", ".join(dict.fromkeys(one.label for one in targets)) or "the log alone"
+    last = max((one.recovered_at or one.at for one in told if one.at), default=None)
+    when = (
+        "none sent yet" if last is None else f"last sent {local_text(_minute(last), context.zone)}"
+    )
+    return [Finding(Level.OK, "alerts", f"{where}; {when}")]
+
+
+def _minute(instant: datetime) -> datetime:
+    return instant.replace(second=0, microsecond=0)
+
+
 # In the order that they are printed in.
 SUBJECTS: dict[str, Callable[[Context], list[Finding]]] = {
     "scheduler": _scheduler,
@@ -360,6 +402,7 @@ SUBJECTS: dict[str, Callable[[Context], list[Finding]]] = {
     "outcomes": _outcomes,
     "turns": _turns,
     "sessions": _sessions,
+    "alerts": _alerts,
 }
 
 __all__ = ["SUBJECTS", "Finding", "Health", "Level", "StateCopied", "doctor", "take_over"]

@@ -3,9 +3,10 @@
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from routines.domain.durations import humanize
 from routines.domain.names import format_instant
 from routines.domain.outcome import State
 from routines.domain.routine import Routine
@@ -19,6 +20,7 @@ from routines.operations.history import due_words
 from routines.operations.life import Schedulers, schedulers
 from routines.operations.past import Past
 from routines.operations.pending import Due, Open, due_slots, is_paused, open_claims
+from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
 
 # Over all routines: what `7 DAYS` may open, so that `list` answers within a second.
@@ -90,7 +92,7 @@ class Trouble:
     """Why a routine needs a person.
 
     Attributes:
-        kind: `broken`, `no agent`, `failing`, `lost`, `parked`, `warned`.
+        kind: `broken`, `no agent`, `failing`, `silent`, `lost`, `parked`, `warned`.
         text: In words.
         file: What is wrong with a file, for `broken`.
         since: Since when, for `failing`.
@@ -276,9 +278,38 @@ class _Lister:
             return due.state.value, count or None, due.slot
         if past.failing:
             return "failing", past.failing, past.failing_since
+        silent = self._silent_since(routine, past)
+        if silent is not None:
+            return "silent", None, silent
         if routine.schedule is None:
             return "by name", None, None
         return ("over" if has_ended(routine.schedule, self.now) else "armed"), None, None
+
+    def _silent_since(self, routine: Routine, past: Past) -> datetime | None:
+        """Return since when it has not completed, if that is for longer than it should be."""
+        from routines.domain.alerting import silent_from
+
+        if self.state is None or (routine.schedule and has_ended(routine.schedule, self.now)):
+            return None
+
+        def is_silent(base: datetime) -> bool:
+            at = silent_from(
+                base,
+                schedule=routine.schedule,
+                silent_for=routine.silent_for,
+                timeout=routine.timeout,
+            )
+            return at is not None and at <= self.now
+
+        sign = past.newest_sign(gates=routine.silent_for is None)
+        if sign is not None and not is_silent(sign):
+            return None
+        cursor = CursorStore(self.state).peek(routine.name)
+        if cursor is None:
+            return None
+        # It counts from when it was first seen, changed or switched on again.
+        base = max(cursor.since, cursor.first_seen_at, *([] if sign is None else [sign]))
+        return base if is_silent(base) else None
 
     def _problem(self, name: str, past: Past, mine: "list[Open]") -> Trouble | None:
         if name in self.workspace.broken:
@@ -293,9 +324,19 @@ class _Lister:
             return Trouble("no agent", self.no_agent[name])
         if past.failing:
             return Trouble("failing", f"{past.failing} in a row", since=past.failing_since)
+        routine = self.workspace.routines.get(name)
+        held = routine is None or not routine.enabled or name in self.due or mine
+        if routine is not None and not held and not is_paused(self.state, name, now=self.now):
+            silent = self._silent_since(routine, past)
+            if silent is not None:
+                return Trouble("silent", f"nothing has completed for {_days(self.now - silent)}")
         if past.last is not None and past.last.warnings:
             return Trouble("warned", ", ".join(past.last.warnings))
         return None
+
+
+def _days(span: timedelta) -> str:
+    return " ".join(humanize(span).split()[:4])
 
 
 def search_path(context: Context) -> str:

@@ -13,7 +13,7 @@ from itertools import islice
 from operator import itemgetter
 
 from routines.domain.names import instant_name, parse_instant_name, safe_name
-from routines.domain.outcome import Outcome
+from routines.domain.outcome import Outcome, Reason
 from routines.operations.endings import ending
 from routines.operations.entries import Entry, from_missed, from_record
 from routines.operations.history import name_key
@@ -80,6 +80,21 @@ class Past:
             elif one.outcome not in _SAYS_NOTHING:
                 break
         return count, since
+
+    def newest_sign(self, *, gates: bool) -> datetime | None:
+        """Return the newest slot that completed, or None if none did of late.
+
+        Args:
+            gates: Whether one that its gate skipped counts as well.
+        """
+        for one in islice(self._ended(), _LOOK_BACK):
+            if one.outcome is Outcome.COMPLETED:
+                return one.instant
+            if gates and one.outcome is Outcome.SKIPPED:
+                whole = one.whole()
+                if whole is not None and whole.reason == Reason.GATE.value:
+                    return one.instant
+        return None
 
     def week(self, most: int) -> tuple[int | None, int | None, bool]:
         """Return how many of seven days completed, how many are bad, and whether more exist.

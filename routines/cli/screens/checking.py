@@ -21,6 +21,9 @@ def check_screen(found: Checked, *, width: int) -> list[str]:
         name = escape(agent.name) or "no agent"
         lines += wrap(f"{name}: {line(agent.problem or '')}", width, indent="  ")
         lines += wrap(f"  used by {escape(', '.join(agent.used_by))}", width, indent="    ")
+    for target in found.targets:
+        lines += wrap(f"{line(target.label)}: {line(target.problem)}", width, indent="  ")
+        lines += wrap(f"  used by {escape(', '.join(target.used_by))}", width, indent="    ")
     return [*lines, *([""] if lines else []), _foot(found)]
 
 
