@@ -18,7 +18,7 @@ def test_sixteen_processes_at_one_slot_make_one_turn():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", races.WAYS)
+@pytest.mark.parametrize("way", [*races.WAYS, "store"])
 def test_one_turn_a_slot_whichever_way_it_is_claimed(way):
     result = races.campaign(slots=15, processes=8, way=way, seed=2)
     assert not result.wrong, show(result)

@@ -4,7 +4,6 @@ import collections
 import os
 
 from routines.domain.occurrence import Kind
-from routines.domain.record import Event
 from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore
 from routines.store.state import open_for_reading
@@ -62,9 +61,13 @@ def wrongs(folder, state, log, names, each=1):
 
 
 def _waits(record, begun):
-    """Return whether a slot is claimed and waits, nobody's and unstarted: `buffered` (L13)."""
-    unstarted = record.started is None and not begun.get(record.claim.get("key"))
-    return record.last == Event.BUFFERED.value and record.end is None and unstarted
+    """Return whether a slot is claimed and waits unstarted, for the next boot or its turn (L13)."""
+    return record.end is None and record.started is None and not begun.get(record.claim.get("key"))
+
+
+def open_refs(state, names):
+    """Return the occurrences of *names* that have no outcome."""
+    return {one.ref for name in names for one in records_of(state, name) if one.end is None}
 
 
 def _of_open(state):
