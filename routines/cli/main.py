@@ -33,7 +33,10 @@ COMMANDS = {
     "next": "next",
     "check": "check",
     "doctor": "doctor",
+    "pause": "pause",
+    "resume": "resume",
     "cancel": "cancel",
+    "recover": "recover",
     "session": "session",
     "wake": "wake",
     "unwake": "unwake",
@@ -49,7 +52,7 @@ Give an agent a prompt on a schedule, in a conversation that lasts.
 
 Every day    init  new  start  list  run  history  show  logs
 Why, when    explain  next  check  doctor
-Step in      cancel  session
+Step in      pause  resume  cancel  recover  session
 For agents   wake  unwake  wakeups
 For programs fire  tick
 Upkeep       prune  schema

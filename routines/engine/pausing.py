@@ -31,10 +31,18 @@ class Pausing:
     ) -> Switch:
         """Pause a routine, or everything if None; pausing again changes until and reason.
 
+        What was paused goes on being paused since then: what it passed over was no absence.
+
         Raises:
+            StoreBusy: A routine is being changed; nothing is paused.
             NotDurable: It could not be written; nothing is paused.
         """
-        switch = Switch(routine, self._by, now, until, reason)
+        old = self._switches.read(routine)
+        if old is not None and old.until is not None and old.until <= now:
+            # It had ended, and nobody was there to say so.
+            self.resume(routine, now=old.until)
+            old = None
+        switch = Switch(routine, self._by, now if old is None else old.since, until, reason)
         self._switches.write(switch)
         return switch
 

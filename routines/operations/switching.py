@@ -6,35 +6,63 @@ Each act says who did it.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from routines.domain.names import format_instant
+from routines.domain.outcome import Reason
 from routines.domain.record import Event
-from routines.errors import UnknownOccurrence, UnknownRoutine, UsageError
+from routines.errors import UnknownOccurrence, UsageError
 from routines.operations.context import Context
+from routines.operations.entries import counted
+from routines.operations.finding import check_known
+from routines.operations.life import schedulers
 from routines.operations.stepping_in import CancelResult, cancel_one, open_targets
 from routines.store.claims import ClaimStore
-from routines.store.control import SwitchStore
+from routines.store.control import Switch, SwitchStore
+from routines.store.cursors import CursorStore
 
 if TYPE_CHECKING:
     from routines.engine.pausing import Pausing
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PauseResult:
     """What came of a pause or a resume.
 
     Attributes:
         routine: Which; None for everything.
         changed: Whether it was not so before.
-        until: Until when it is paused, or None.
+        switch: What holds it now; after a resume only where everything is paused besides.
+        passed: How many slots it passed over, for a resume; None if none, or not known.
         cancelled: What of it was asked to end.
     """
 
     routine: str | None
     changed: bool
-    until: datetime | None = None
+    switch: Switch | None = None
+    passed: int | None = None
     cancelled: tuple[CancelResult, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `pause --json` and `resume --json` show it."""
+        return {
+            "routine": self.routine,
+            "changed": self.changed,
+            "paused": None if self.switch is None else switch_json(self.switch),
+            "passed": self.passed,
+            "cancelled": [{"id": one.ref, "message": one.message} for one in self.cancelled],
+        }
+
+
+def switch_json(switch: Switch) -> dict[str, Any]:
+    """Return who paused what, since and until when, and why."""
+    return {
+        "by": switch.by,
+        "since": format_instant(switch.since),
+        "until": None if switch.until is None else format_instant(switch.until),
+        "reason": switch.reason,
+        "everything": switch.routine is None,
+    }
 
 
 def pause(
@@ -42,7 +70,7 @@ def pause(
     names: Sequence[str],
     *,
     all_: bool = False,
-    tag: str | None = None,
+    tags: Sequence[str] = (),
     until: datetime | None = None,
     reason: str = "",
     now_: bool = False,
@@ -53,39 +81,58 @@ def pause(
         context: Where and when, and who asks.
         names: The routines.
         all_: Everything instead, wake-ups and all.
-        tag: The routines that carry it, besides *names*.
+        tags: The routines that carry one of them, besides *names*.
         until: When it ends by itself, aware; None for when it is resumed.
         reason: In words, for those who wonder.
         now_: Whether what runs is cancelled too.
 
     Raises:
         UnknownRoutine: There is none of that name; nothing was paused.
+        UsageError: It is not said which, or *until* has been; nothing was paused.
     """
-    pausing = _pausing(context)
     now = context.clock.now()
+    if until is not None and until <= now:
+        raise UsageError(
+            f"--until {format_instant(until)} has passed", hint=f"it is {format_instant(now)} now"
+        )
+    chosen = _chosen(context, names, all_=all_, tags=tags)
+    pausing = _pausing(context)
+    switches = SwitchStore(context.writable_state)
     results = []
-    for name in _chosen(context, names, all_=all_, tag=tag):
-        before = SwitchStore(context.writable_state).held(name, now=now)
-        pausing.pause(name, now=now, until=until, reason=reason)
+    for name in chosen:
+        before = switches.read(name)
+        held = before is not None and (before.until is None or before.until > now)
+        switch = pausing.pause(name, now=now, until=until, reason=reason)
         ended = tuple(_cancel_all(context, name, reason or "paused")) if now_ else ()
-        results.append(PauseResult(name, before is None, until, ended))
+        results.append(PauseResult(routine=name, changed=not held, switch=switch, cancelled=ended))
     return results
 
 
 def resume(
-    context: Context, names: Sequence[str], *, all_: bool = False, tag: str | None = None
+    context: Context, names: Sequence[str], *, all_: bool = False, tags: Sequence[str] = ()
 ) -> list[PauseResult]:
     """End pauses; what was passed over is one counted record for each routine.
 
     Raises:
         UnknownRoutine: There is none of that name; nothing was resumed.
+        UsageError: It is not said which.
     """
-    pausing = _pausing(context)
+    chosen = _chosen(context, names, all_=all_, tags=tags)
     now = context.clock.now()
-    return [
-        PauseResult(name, pausing.resume(name, now=now) is not None)
-        for name in _chosen(context, names, all_=all_, tag=tag)
-    ]
+    pausing = _pausing(context)
+    switches = SwitchStore(context.writable_state)
+    results = []
+    for name in chosen:
+        ended = pausing.resume(name, now=now)
+        results.append(
+            PauseResult(
+                routine=name,
+                changed=ended is not None,
+                switch=None if name is None else switches.held(name, now=now),
+                passed=None if ended is None or name is None else _passed(context, name, now),
+            )
+        )
+    return results
 
 
 def _pausing(context: Context) -> "Pausing":
@@ -94,21 +141,29 @@ def _pausing(context: Context) -> "Pausing":
     return Pausing(context.writable_state, by=context.who)
 
 
+def _passed(context: Context, name: str, now: datetime) -> int | None:
+    """Return how many slots the pause that has just ended passed over."""
+    found = CursorStore(context.writable_state).newest_missed(name, until=now)
+    if found is None or found.reason is not Reason.PAUSED or found.at != now:
+        return None
+    return counted(found)[1]
+
+
 def _chosen(
-    context: Context, names: Sequence[str], *, all_: bool, tag: str | None
+    context: Context, names: Sequence[str], *, all_: bool, tags: Sequence[str]
 ) -> list[str | None]:
     if all_:
+        if names or tags:
+            raise UsageError("--all means everything", hint="leave the names and tags away")
         return [None]
-    known = context.workspace.names
     for name in names:
-        if name not in known:
-            raise UnknownRoutine(name, known)
+        check_known(context, name)
     routines = context.workspace.routines.values()
-    tagged = [routine.name for routine in routines if tag is not None and tag in routine.tags]
+    tagged = [routine.name for routine in routines if not set(tags).isdisjoint(routine.tags)]
     chosen = list(dict.fromkeys([*names, *tagged]))
     if not chosen:
         raise UsageError(
-            "which routines?" if tag is None else f"no routine carries the tag {tag!r}",
+            f"no routine carries the tag {tags[0]!r}" if tags else "which routines?",
             hint="name one, or say --tag TAG or --all",
         )
     return list(chosen)
@@ -117,41 +172,56 @@ def _chosen(
 def _cancel_all(context: Context, name: str | None, reason: str) -> list[CancelResult]:
     claims = ClaimStore(context.writable_state)
     found = []
-    for entry in claims.open_entries(routine=name):
+    for entry in claims.open_entries():
         record = claims.read_path(entry.claim_path)
-        if record is not None and record.end is None and record.is_under_way:
+        if record is None or record.end is not None or not record.is_under_way:
+            continue
+        # Turns of its wake-ups are its own too.
+        if name is None or record.routine == name:
             found.append(cancel_one(context, claims, record, reason))
     return found
 
 
-def recover(context: Context, ref: str) -> CancelResult:
-    """Let a parked occurrence run after all, however late it is.
+def recover(context: Context, ref: str) -> list[CancelResult]:
+    """Let what is parked run after all, however late it is: of a routine all, else the one.
 
     Raises:
         UnknownOccurrence: Nothing of that name is parked.
     """
     claims = ClaimStore(context.writable_state)
+    parked = [
+        record for record in open_targets(context, claims, ref) if record.last == Event.PARKED.value
+    ]
+    found = [_unpark(context, claims, record.path) for record in parked]
+    recovered = [one for one in found if one is not None]
+    if not recovered:
+        raise UnknownOccurrence(
+            f"nothing of {ref} is parked", hint="`routines list` shows what is, as parked"
+        )
+    return recovered
+
+
+def _unpark(context: Context, claims: ClaimStore, path: str) -> CancelResult | None:
     now = context.clock.now()
-    for record in open_targets(context, claims, ref):
-        if record.last != Event.PARKED.value:
+    for entry in claims.open_entries():
+        claim = claims.hold(entry) if entry.claim_path == path else None
+        if claim is None:
             continue
-        for entry in claims.open_entries():
-            claim = claims.hold(entry) if entry.claim_path == record.path else None
-            if claim is None:
-                continue
-            try:
-                if claim.record.last == Event.PARKED.value:
-                    claim.append(
-                        Event.RETRY,
-                        at=now,
-                        until=format_instant(now),
-                        by=context.who,
-                        person=True,
-                        detail="recovered",
-                    )
-                    return CancelResult(record.ref, "is tried again within seconds")
-            finally:
-                claim.let_go()
-    raise UnknownOccurrence(
-        f"nothing of {ref} is parked", hint="`routines list` shows what is, as parked"
-    )
+        try:
+            # Looked at again under its lock: another may have been quicker.
+            if claim.record.last != Event.PARKED.value:
+                return None
+            claim.append(
+                Event.RETRY,
+                at=now,
+                until=format_instant(now),
+                by=context.who,
+                person=True,
+                detail="recovered",
+            )
+            alive = schedulers(context.state, now=now).alive
+            when = "within seconds" if alive else "at the next start: no scheduler is alive"
+            return CancelResult(claim.record.ref, f"is tried again {when}")
+        finally:
+            claim.let_go()
+    return None
