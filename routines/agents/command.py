@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import IO
 
 from routines.agents.base import Reply, Turn, TurnResult
-from routines.agents.output import Capture, bounded, open_captures
+from routines.agents.output import Capture, Lines, bounded, open_captures
 from routines.agents.processes import (
     STOP_INTERVAL_S,
     Tree,
@@ -30,6 +30,7 @@ from routines.agents.reading import Reader, Said
 from routines.domain.agent import PLACEHOLDERS, AgentSpec, OutputFormat, PromptBy
 from routines.domain.clock import Clock
 from routines.domain.durations import format_span
+from routines.domain.masking import Masker
 from routines.domain.outcome import Outcome, Reason, Warn, one_line
 
 # The kernel's MAX_ARG_STRLEN on Linux, 32 pages of 4 KiB, the closing NUL included.
@@ -543,6 +544,7 @@ def run_command(
     stop_requested: Callable[[], str | None] = lambda: None,
     grace: timedelta = timedelta(seconds=STOP_INTERVAL_S),
     on_native_session: Callable[[str], None] | None = None,
+    masker: Masker | None = None,
 ) -> TurnResult:
     """Give *turn* to the command of *spec* and return how it ended, its whole tree gone.
 
@@ -560,15 +562,18 @@ def run_command(
         grace: The pause between two signals of `spec.stop`.
         on_native_session: Told the id of the conversation as soon as the program says it, so
             that it is kept if the turn is killed; not told one that differs from what was asked.
+        masker: Takes secrets out of what is kept of its output; None for those of known forms.
     """
     out, err = open_captures(folder)
+    masker = masker or Masker()
+    out_lines, err_lines = Lines(out, masker), Lines(err, masker)
     reader = Reader(spec.output, spec.read)
     asked = asked_session(spec, turn)
     told = False
 
     def take(data: bytes) -> None:
         nonlocal told
-        out.feed(data)
+        out_lines.feed(data)
         reader.feed(data)
         if not told and reader.first_native_session is not None:
             told = True
@@ -584,7 +589,7 @@ def run_command(
             cwd=cwd,
             env=env,
             out=take,
-            err=err.feed,
+            err=err_lines.feed,
             clock=clock,
             timeout=timeout,
             stop_requested=stop_requested,
@@ -594,8 +599,8 @@ def run_command(
     except CannotStart as error:
         return error.result
     finally:
-        out.close()
-        err.close()
+        out_lines.close()
+        err_lines.close()
     said = reader.end()
     if not told and reader.first_native_session is not None:
         _tell(reader.first_native_session, asked, on_native_session)

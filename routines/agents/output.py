@@ -6,7 +6,9 @@ the memory or the disk, and none of it may lose the last words, which say why it
 
 import contextlib
 import os
+from collections.abc import Callable
 
+from routines.domain.masking import Masker
 from routines.domain.outcome import LONGEST_DETAIL, one_line
 from routines.errors import StoreError
 from routines.store import files
@@ -25,6 +27,11 @@ _LONGEST_CHARACTER = 4
 def decode(data: bytes) -> str:
     """Return *data* as text: UTF-8, with a replacement character for what is none."""
     return data.decode("utf-8", "replace")
+
+
+# A line is looked at whole up to here; no key of any maker comes near the second number.
+_LONGEST_LINE = 64 * 1024
+_LONGEST_SECRET = 8 * 1024
 
 
 class Capture:
@@ -47,7 +54,14 @@ class Capture:
         self._most_tail = tail
         self._head = bytearray()
         self._tail = bytearray()
+        # What takes secrets out of the tail when it is read; the head comes masked already.
+        self.mask_tail: Callable[[bytes], bytes] = bytes
         self._fd = self._open(path)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the head takes no more: what comes is kept only if it is near the end."""
+        return len(self._head) >= self._most_head
 
     @property
     def dropped(self) -> int:
@@ -110,8 +124,8 @@ class Capture:
 
     def _kept_tail(self) -> bytes:
         if not self.dropped:
-            return bytes(self._tail)
-        return _from_whole_character(bytes(self._tail[-self._most_tail :]))
+            return self.mask_tail(bytes(self._tail))
+        return self.mask_tail(_from_whole_character(bytes(self._tail[-self._most_tail :])))
 
     def _gap(self) -> bytes:
         if not self.dropped:
@@ -165,6 +179,42 @@ def bounded(text: str, most: int = HEAD_BYTES + TAIL_BYTES) -> tuple[str, bool]:
     capture = Capture(head=most // 2, tail=most - most // 2)
     capture.feed(data)
     return capture.text(), True
+
+
+class Lines:
+    """Passes a stream on to a capture line by line, each one masked.
+
+    A secret does not span lines, but it may well come in two pieces of what is read from a pipe.
+    Of a flood only head and tail are looked at: what is dropped needs no masking.
+    """
+
+    def __init__(self, capture: Capture, masker: Masker) -> None:
+        self._capture = capture
+        self._masker = masker
+        self._rest = b""
+        capture.mask_tail = masker.mask_bytes
+
+    def feed(self, data: bytes) -> None:
+        """Take what was printed next."""
+        data = self._rest + data
+        if self._capture.is_full:
+            self._rest = b""
+            self._capture.feed(data)
+            return
+        end = data.rfind(b"\n") + 1
+        if not end and len(data) > _LONGEST_LINE:
+            # One endless line: cut it well behind what a secret could be as a whole.
+            end = len(data) - _LONGEST_SECRET
+        self._rest = data[end:]
+        if end:
+            self._capture.feed(self._masker.mask_bytes(data[:end]))
+
+    def close(self) -> None:
+        """Pass on what has no end of line, and close the capture. Harmless when repeated."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._capture.feed(self._masker.mask_bytes(rest))
+        self._capture.close()
 
 
 def open_captures(folder: str | None) -> tuple[Capture, Capture]:

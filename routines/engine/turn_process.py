@@ -167,6 +167,7 @@ def _command(
         timeout=steps.left(work),
         stop_requested=stop_requested,
         on_native_session=steps.learn_native_session,
+        masker=steps.masker,
     )
 
 

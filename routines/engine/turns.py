@@ -20,6 +20,7 @@ from routines.agents.output import Capture, bounded
 from routines.domain.clock import Clock
 from routines.domain.ledger import Known, chooses_id, why_new_epoch
 from routines.domain.limits import DayLimit, over_limit
+from routines.domain.masking import Masker, declared_secrets
 from routines.domain.names import format_instant, safe_name
 from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason, Warn, one_line
@@ -85,6 +86,8 @@ class TurnSteps:
         # Asked while a reply is handed over: a stop must not wait for that.
         self.stop_requested: Callable[[], str | None] = lambda: None
         self._began = clock.awake()
+        # Until the environment is known, what has a known form is masked.
+        self.masker = Masker()
 
     @property
     def ref(self) -> str:
@@ -319,15 +322,18 @@ class TurnSteps:
         Raises:
             InvalidFiles: `env_file` can't be used.
         """
-        return environment.environment(
+        spec_env = () if work.agent is None else work.agent.env
+        made = environment.environment(
             base,
             turn,
             root=work.root,
             state=self.state.path,
             env_file=work.env_file,
             env=dict(work.env),
-            spec_env=() if work.agent is None else work.agent.env,
+            spec_env=spec_env,
         )
+        self.masker = Masker(declared_secrets(made))
+        return made
 
     # Meanwhile ----------------------------------------------------------------------------------
 
@@ -364,7 +370,7 @@ class TurnSteps:
 
     def finish(self, work: Work, turn: Turn, result: TurnResult) -> Record:
         """Write down how the turn ended, and bring the ledger up to it."""
-        reply, cut = bounded(result.reply.text)
+        reply, cut = bounded(self.masker.mask(result.reply.text))
         if reply:
             self._keep(self.folder, "reply.md", reply)
         outcome, reason, detail = self._end_of(result)
@@ -411,7 +417,7 @@ class TurnSteps:
         if isinstance(follow, GiveUp):
             return None
         record = self.claim.record
-        more: dict[str, Any] = {"detail": one_line(detail), "by": self.owner.user}
+        more: dict[str, Any] = {"detail": one_line(self.masker.mask(detail)), "by": self.owner.user}
         event = Event.PARKED
         if isinstance(follow, Again):
             event = Event.RETRY
@@ -513,7 +519,7 @@ class TurnSteps:
                 Event.NOT_STARTED,
                 at=self.clock.now(),
                 reason=reason.value,
-                detail=one_line(result.detail),
+                detail=one_line(self.masker.mask(result.detail)),
             )
         except StoreError as error:
             # The outcome says it too.
@@ -521,6 +527,7 @@ class TurnSteps:
 
     def _settle(self, outcome: Outcome, reason: Reason | None, detail: str, **more: Any) -> Record:
         started = self.claim.record.started_at
+        detail = self.masker.mask(detail)
         now = self.clock.now()
         more["duration_s"] = None if started is None else round((now - started).total_seconds(), 3)
         record = settle_calmly(

@@ -5,8 +5,13 @@ import logging
 from datetime import UTC, datetime
 from typing import IO, Any
 
+from routines.domain.masking import Masker
+
 # What every record of the logging module carries; the rest was given by us as facts.
 _OWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "taskName"}
+
+
+_MASKER = Masker()
 
 
 class LineFormatter(logging.Formatter):
@@ -27,9 +32,10 @@ class LineFormatter(logging.Formatter):
             "level": record.levelname,
             "event": record.getMessage(),
         }
-        facts |= {key: value for key, value in record.__dict__.items() if key not in _OWN}
+        given = {key: value for key, value in record.__dict__.items() if key not in _OWN}
         if record.exc_info:
-            facts["traceback"] = self.formatException(record.exc_info)
+            given["traceback"] = self.formatException(record.exc_info)
+        facts |= {key: _MASKER.mask(v) if isinstance(v, str) else v for key, v in given.items()}
         if self._as_json:
             return json.dumps(facts, ensure_ascii=True, default=str)
         return " ".join(
