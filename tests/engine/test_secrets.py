@@ -4,8 +4,9 @@ import logging
 import sys
 from pathlib import Path
 
-from routines.domain.agent import AgentKind, AgentSpec
+from routines.domain.agent import AgentKind, AgentSpec, OutputFormat
 from routines.operations.log_lines import LineFormatter
+from routines.testing import RecordingAgent
 from tests.engine.stage import routine
 
 DECLARED = "correct-horse-battery"
@@ -44,6 +45,31 @@ async def test_secret_in_the_words_of_a_failure_is_masked(stage):
 
     assert record.end["detail"] == "exit 1: denied for ***"
     assert [p for p, text in kept(stage).items() if FORM in text] == []
+
+
+async def test_secret_in_what_an_agent_says_as_json_is_masked(stage):
+    spec = AgentSpec(
+        name="teller",
+        kind=AgentKind.COMMAND,
+        command=(sys.executable, "-c", f'print(\'{{"r": "key \\\\u0073k-{FORM[3:]} ok"}}\')'),
+        output=OutputFormat.JSON,
+        read={"reply": "r"},
+    )
+    async with stage.running(routine(agent="teller"), agents={"teller": spec}) as engine:
+        record = await engine.run("digest")
+
+    assert record.end["reply"] == "key *** ok"
+
+
+async def test_secret_in_the_words_of_an_agent_of_the_host_is_masked(stage):
+    def fail(_turn):
+        raise RuntimeError(f"denied for {FORM}")
+
+    stage.agent = RecordingAgent(fail)
+    async with stage.running(routine()) as engine:
+        record = await engine.run("digest")
+
+    assert record.end["detail"] == "RuntimeError: denied for ***"
 
 
 async def test_secret_that_comes_in_two_pieces_is_masked(stage):
