@@ -1,0 +1,107 @@
+"""What a person sees of delivery and alerts: list, show, explain, doctor and check."""
+
+import json
+from datetime import timedelta
+
+from routines.domain.alerting import Told
+from routines.store.alerts import AlertStore
+from tests.surfaces.world import berlin
+
+DELIVERED = [
+    {"to": "digests/", "ok": True, "detail": ""},
+    {"to": "desktop", "ok": False, "detail": "exit 1: no\x1b[2J display"},
+]
+TOLD = Told(open=True, kind="failing", at=berlin("2026-11-27 03:00") + timedelta(seconds=2))
+
+
+def failing(ws):
+    ws.cron("audit", "0 3 * * *")
+    for day in (27, 28):
+        ws.done("audit", berlin(f"2026-11-{day} 03:00"), "failed", "exit", "exit 1: no", took=2)
+
+
+def test_show_says_where_a_reply_went_and_where_not(ws):
+    ws.cron("digest", "0 9 * * *")
+    ws.done("digest", berlin("09:00"), delivered=DELIVERED, warnings=["not-delivered"])
+
+    out = ws.ask("show", "digest").out
+    assert "delivered to digests/" in out
+    assert "! not delivered to desktop: exit 1: no\\x1b[2J display" in out
+    (record,) = json.loads(ws.ask("history", "digest", "--json").out)
+    assert record["delivered"] == DELIVERED
+
+
+def test_reply_of_a_real_turn_is_delivered_by_its_own_process(ws):
+    ws.routine("digest", "prompt: Say hello.\ndeliver: [{file: digests/}]\n")
+
+    record = json.loads(ws.ask("run", "digest", "--json").out)
+    assert record["delivered"] == [{"to": "digests/", "ok": True, "detail": ""}]
+    (path,) = (ws.root / "digests").iterdir()
+    assert path.read_text().endswith("Say hello.\n")
+
+
+def test_quiet_reply_of_a_real_turn_is_kept_and_not_delivered(ws):
+    quiet = "'turn 1 of routine:digest: NOTHING'"
+    ws.routine("digest", f"prompt: NOTHING\ndeliver: [{{file: digests/}}]\nquiet: {quiet}\n")
+
+    record = json.loads(ws.ask("run", "digest", "--json").out)
+    assert record["delivered"] == [{"to": "nobody", "ok": True, "detail": "quiet"}]
+    assert (record["outcome"], record["warnings"]) == ("completed", [])
+    assert not (ws.root / "digests").exists()
+
+
+def test_explain_says_that_a_slot_was_told_of_or_why_not(ws):
+    failing(ws)
+    AlertStore(ws.state).write("audit", {"turns": TOLD})
+
+    first = ws.ask("explain", "audit", "2026-11-27 03:00").out
+    assert "alert     told the log; the next word is the recovery" in first
+    second = ws.ask("explain", "audit", "2026-11-28 03:00", width=120).out
+    assert "no alert  told Fri 27 Nov 2026 03:00 +01:00; the next word is the recovery" in second
+
+
+def test_list_says_silent_of_a_routine_that_has_not_completed_for_long(ws):
+    ws.scheduler()
+    ws.cron("digest", "0 9 * * 1-5", "silent_for: 2d\n")
+    ws.done("digest", berlin("2026-11-26 09:00"))
+    ws.settled("digest", berlin("2026-11-27 09:00"), "skipped", "busy", "a person")
+    ws.cron("weekday", "0 9 * * 1-5")
+    ws.done("weekday", berlin("2026-11-27 09:00"))
+
+    rows = {row["name"]: row for row in json.loads(ws.ask("list", "--json").out)["routines"]}
+    assert (rows["digest"]["state"], rows["weekday"]["state"]) == ("silent", "armed")
+    assert rows["digest"]["problem"]["kind"] == "silent"
+    assert "nothing has completed for 3 d" in ws.ask("list").out
+    assert ws.ask("doctor", "--only", "outcomes").code == 1
+
+
+def test_doctor_says_who_is_told_and_when_that_was(ws):
+    failing(ws)
+    assert "the log alone; none sent yet" in ws.ask("doctor", "--only", "alerts", width=120).out
+    ws.settings("tz: Europe/Berlin\nagent: echo\nalert: [{file: alerts.md}]\n")
+    AlertStore(ws.state).write("audit", {"turns": TOLD})
+
+    answer = ws.ask("doctor", "--only", "alerts", width=120)
+    assert answer.code == 0
+    assert "alerts.md; last sent Fri 27 Nov 2026 03:00 +01:00" in answer.out
+
+
+def test_doctor_and_check_name_targets_that_nothing_can_reach(ws):
+    ws.routine("digest", "prompt: x\ndeliver: [{command: [no-such-mailer]}]\nalert: []\n")
+
+    for command in (("doctor", "--only", "alerts"), ("check",)):
+        answer = ws.ask(*command, width=120)
+        assert answer.code == 1
+        assert "no-such-mailer: no-such-mailer is not on PATH" in answer.out
+        assert "used by digest" in answer.out
+
+
+def test_doctor_fails_while_an_alert_could_not_be_sent(ws):
+    unsent = Told(open=True, at=TOLD.at, title="audit: needs you", unsent=("x",), results=(
+        {"to": "slack://", "ok": False, "detail": "HTTP 500"},
+    ))  # fmt: skip
+    AlertStore(ws.state).write("audit", {"turns": unsent})
+
+    answer = ws.ask("doctor", "--only", "alerts", width=120)
+    assert answer.code == 1
+    assert "not sent: audit: needs you (slack://: HTTP 500)" in answer.out
