@@ -9,6 +9,11 @@ from routines.domain.outcome import Outcome, Reason
 _WORD, _WITHIN = b'"outcome"', 32
 
 
+def name_key(path: str) -> str:
+    """Return the instant that a claim's file name begins with; it sorts as instants do."""
+    return path.rpartition("/")[2].partition(".")[0]
+
+
 def ending(data: bytes) -> dict[str, Any] | None:
     """Return the outcome line of a claim's file; None if its last whole line is something else.
 

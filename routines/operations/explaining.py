@@ -23,9 +23,9 @@ from routines.operations.finding import (
     newest,
     next_day,
 )
-from routines.operations.history import as_entry, due_words
+from routines.operations.history import as_entry
 from routines.operations.life import Schedulers, schedulers
-from routines.operations.pending import Due, due_slots, open_claims
+from routines.operations.pending import Due, due_slots, due_words, open_claims
 from routines.operations.steps import Step, steps_of
 from routines.store.claims import ClaimStore
 from routines.store.cursors import Cursor, CursorStore, Missed

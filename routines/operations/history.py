@@ -14,11 +14,11 @@ from routines.domain.outcome import Outcome, State
 from routines.domain.record import Record
 from routines.errors import UsageError
 from routines.operations.context import Context
-from routines.operations.endings import ending, is_calm
+from routines.operations.endings import ending, is_calm, name_key
 from routines.operations.entries import Entry, from_missed, from_record, owed_entry
 from routines.operations.finding import check_known, find, known_routines
-from routines.operations.life import Schedulers, schedulers, state_word
-from routines.operations.pending import Due, due_slots, open_claims, slots_of
+from routines.operations.life import schedulers, state_word
+from routines.operations.pending import due_slots, due_words, open_claims, slots_of
 from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore, Missed
@@ -266,11 +266,6 @@ class _Rows:
 _Maker = tuple[str, Callable[[], Entry | None]]
 
 
-def name_key(path: str) -> str:
-    """Return the instant that a claim's file name begins with; it sorts as instants do."""
-    return path.rpartition("/")[2].partition(".")[0]
-
-
 def count_records(
     state: StateFolder, folders: list[str], *, since: datetime | None = None, most: int
 ) -> int:
@@ -296,34 +291,6 @@ def _counts(folder: str, suffix: str, since: datetime | None) -> Iterator[int]:
         if day >= first:
             names = files.names(f"{folder}/{day}")
             yield sum(name.endswith(suffix) and name >= least for name in names)
-
-
-def due_words(due: Due, alive: Schedulers, *, concurrency: int) -> str:
-    """Return what a slot that is due and unclaimed waits for, in words."""
-    if due.place is not None:
-        index, length = due.place
-        return f"{ordinal(index)} of {length} in line (concurrency {concurrency})"
-    if due.why:
-        return due.why
-    if alive.alive:
-        return "about to start" if due.count else "about to be recorded as missed"
-    if due.first is None:
-        why = "start_within has passed" if due.too_late else "catch_up is none"
-        return f"{why}: the next start records it as missed"
-    more = "; older ones are recorded as missed" if _is_older(due) else ""
-    return f"no scheduler: the next start runs it{more}"
-
-
-def _is_older(due: Due) -> bool:
-    """Return whether slots before the first one to run are given up."""
-    return due.count == 1 and due.owed.previous is not None
-
-
-def ordinal(number: int) -> str:
-    """Return `1st`, `2nd`, `3rd`, `4th`, `11th`."""
-    if number % 100 in (11, 12, 13):
-        return f"{number}th"
-    return str(number) + {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
 
 
 def follow(context: Context, query: Query) -> Iterator[Entry]:

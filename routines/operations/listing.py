@@ -16,10 +16,9 @@ from routines.operations.agents_found import agents_found
 from routines.operations.alarms import Alarms, pending_alarms
 from routines.operations.context import Context
 from routines.operations.entries import Entry
-from routines.operations.history import due_words
 from routines.operations.life import Schedulers, schedulers
 from routines.operations.past import Past
-from routines.operations.pending import Due, Open, due_slots, is_paused, open_claims
+from routines.operations.pending import Due, Open, due_slots, due_words, is_paused, open_claims
 from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
 

@@ -14,9 +14,8 @@ from operator import itemgetter
 
 from routines.domain.names import instant_name, parse_instant_name, safe_name
 from routines.domain.outcome import Outcome, Reason
-from routines.operations.endings import ending
+from routines.operations.endings import ending, name_key
 from routines.operations.entries import Entry, from_missed, from_record
-from routines.operations.history import name_key
 from routines.operations.life import state_word
 from routines.store import files
 from routines.store.claims import ClaimStore

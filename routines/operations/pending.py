@@ -205,3 +205,31 @@ def _busy(state: StateFolder | None, routine: Routine) -> str:
     if busy is None:
         return ""
     return "its session is busy" + (f": {busy.holder}" if busy.holder else "")
+
+
+def due_words(due: Due, alive: Schedulers, *, concurrency: int) -> str:
+    """Return what a slot that is due and unclaimed waits for, in words."""
+    if due.place is not None:
+        index, length = due.place
+        return f"{ordinal(index)} of {length} in line (concurrency {concurrency})"
+    if due.why:
+        return due.why
+    if alive.alive:
+        return "about to start" if due.count else "about to be recorded as missed"
+    if due.first is None:
+        why = "start_within has passed" if due.too_late else "catch_up is none"
+        return f"{why}: the next start records it as missed"
+    more = "; older ones are recorded as missed" if _is_older(due) else ""
+    return f"no scheduler: the next start runs it{more}"
+
+
+def _is_older(due: Due) -> bool:
+    """Return whether slots before the first one to run are given up."""
+    return due.count == 1 and due.owed.previous is not None
+
+
+def ordinal(number: int) -> str:
+    """Return `1st`, `2nd`, `3rd`, `4th`, `11th`."""
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return str(number) + {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
