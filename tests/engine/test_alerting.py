@@ -212,7 +212,7 @@ async def test_alert_whose_sender_died_is_sent_by_the_next(stage, agent, tmp_pat
     assert told(stage).sending_at is not None
     async with stage.running(hourly, agent=agent):
         await stage.clock.advance(MINUTE)
-        assert not os.path.exists(tmp_path / "alerts")  # noqa: ASYNC240
+        assert not os.path.exists(tmp_path / "alerts")
         await stage.clock.advance(5 * MINUTE)
 
     assert len(os.listdir(tmp_path / "alerts")) == 1

@@ -41,7 +41,10 @@ def events(model, text):
     yield "content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}
     yield "content_block_delta", {"index": 0, "delta": {"type": "text_delta", "text": text}}
     yield "content_block_stop", {"index": 0}
-    yield "message_delta", {"delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": usage}
+    yield (
+        "message_delta",
+        {"delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": usage},
+    )
     yield "message_stop", {}
 
 
@@ -75,7 +78,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("connection", "close")
         self.end_headers()
         for name, data in events(model, text):
-            self.wfile.write(f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode())
+            self.wfile.write(
+                f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode()
+            )
         self.close_connection = True
         return None
 
