@@ -489,7 +489,8 @@ class TurnSteps:
                 clock=self.clock,
                 stop_requested=self.stop_requested,
             )
-            return [one.to_json() for one in found]
+            # What a program of theirs printed may hold what it was given to log in with.
+            return [{**one.to_json(), "detail": self.masker.mask(one.detail)} for one in found]
 
         nobody = delivering.Delivered("nobody", ok=True, detail="quiet").to_json()
         results = [nobody] if quiet else hand_over(targets)

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from routines.agents.base import Reply, TurnFailed
+from routines.agents.base import AgentUnavailable, Reply, TurnFailed
 from routines.domain.targets import DESKTOP, to_command, to_file
 from routines.engine.definitions import FileDefinitions
 from routines.engine.delivering import Delivered
@@ -122,6 +122,18 @@ async def test_warned_turn_is_told(stage):
 
     assert words(stage) == ["alert digest failing"]
     assert "empty-reply" in told(stage).body
+
+
+async def test_parked_turn_is_told_at_once(stage):
+    def refuse(turn):
+        raise AgentUnavailable("connection refused")
+
+    stage.agent._answer = refuse
+    async with stage.running(routine(schedule=once("08:05"))):
+        await stage.clock.advance(HOUR)
+
+    assert words(stage) == ["alert digest parked"]
+    assert "connection refused" in told(stage).body
 
 
 async def test_routine_that_has_not_completed_for_long_is_silent_and_then_well_again(stage):

@@ -202,6 +202,16 @@ async def test_delivery_that_fails_is_a_warning_of_a_turn_that_completed(stage, 
     assert listed(tmp_path / "out") == ["digest.2026-06-01T08-05-00Z.md"]
 
 
+async def test_secret_that_a_failing_target_prints_is_masked(stage):
+    script = "import os, sys; sys.exit('login with ' + os.environ['MAIL_PASSWORD'])"
+    env = (("MAIL_PASSWORD", "hunter2hunter2"),)
+    record = await one_turn(stage, deliver=(python(script),), env=env)
+
+    (result,) = record.end["delivered"]
+    assert result["detail"].startswith("exit 1: login with ")
+    assert "hunter2" not in result["detail"]
+
+
 @pytest.mark.parametrize(
     ("answer", "quiet"),
     [("nothing new", True), (" nothing new\n", True), ("Nothing new", False), ("nothing", False)],
