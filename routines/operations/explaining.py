@@ -309,16 +309,16 @@ class _Explainer:
         return self._answer(at, Verdict.NEVER_DUE, why, at, *near)
 
     def _ahead(self, at: datetime) -> Explanation:
-        from routines.operations.upcoming import decision
+        from routines.operations.deciding import START, Decider
 
         if self.routine is None:
             meets = "its file can't be used now: it would not run"
         elif not self.routine.enabled:
             meets = "it is disabled: it would not run"
         else:
-            found = decision(self.context, self.routine)
+            found = Decider(self.context).decide(self.routine, at)
             meets = (
-                "as things stand it would run" if found == "runs" else f"as things stand: {found}"
+                "as things stand it would run" if found == START else f"as things stand: {found}"
             )
         return self._answer(at, Verdict.NOT_YET, f"{{0}} is ahead; {_escaped(meets)}", at)
 

@@ -162,7 +162,7 @@ def _due(
         count=_turns(routine, decided.run, owed.newest),
         too_late=any(one.reason is Reason.TOO_LATE for one in decided.give_up),
         state=State.WAITING if alive else State.OWED,
-        why="" if place or not alive else _busy(state, routine),
+        why="" if place or not alive else session_busy(state, routine),
         place=place,
     )
 
@@ -197,7 +197,7 @@ def slots_of(due: Due, routine: Routine) -> list[datetime]:
     return sorted(slots_between(routine.schedule, due.first - _SECOND, due.slot), reverse=True)
 
 
-def _busy(state: StateFolder | None, routine: Routine) -> str:
+def session_busy(state: StateFolder | None, routine: Routine) -> str:
     """Return who holds the session that a slot of *routine* waits for; empty if nobody does."""
     if state is None or routine.session == "fresh":
         return ""

@@ -13,9 +13,9 @@ from routines.domain.routine import Routine
 from routines.domain.schedule import note_for
 from routines.errors import UnknownRoutine, UsageError
 from routines.operations.context import Context
+from routines.operations.deciding import Decider
 from routines.operations.finding import check_known
-from routines.operations.life import schedulers
-from routines.operations.pending import is_paused, open_claims
+from routines.operations.pending import is_paused
 
 USUAL_COUNT = 10
 MOST_LISTED = 10_000
@@ -63,12 +63,14 @@ class Upcoming:
         schedule: Its schedule as text, or None.
         coming: Earliest first.
         silent: Routines that have nothing to come, with the reason.
+        decided: Whether each says what it would meet.
     """
 
     routine: str | None
     schedule: str | None
     coming: tuple[Coming, ...]
     silent: tuple[tuple[str, str], ...] = ()
+    decided: bool = False
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return it as `next --json` shows it."""
@@ -97,18 +99,20 @@ def upcoming(
     routines = _wanted(context, routine)
     now = context.clock.now()
     after = now if start is None else start - _SECOND
-    held = {r.name: _held(context, r, now) for r in routines}
+    held = {r.name: _held(context, r, now, decide=decide) for r in routines}
     armed = [r for r in routines if held[r.name] is None]
     streams = [_slots(one, after) for one in armed]
     merged: Iterator[Coming] = heapq.merge(*streams, key=attrgetter("slot", "routine"))
     if end is not None:
         merged = takewhile(lambda one: one.slot <= end, merged)
     found = list(islice(merged, count))
+    decider = Decider(context) if decide else None
     return Upcoming(
         routine=routine,
         schedule=_text(routines[0]) if routine is not None else None,
-        coming=tuple(_noted(context, one, decide=decide) for one in found),
+        coming=tuple(_noted(context, one, decider) for one in found),
         silent=tuple((name, why) for name, why in held.items() if why is not None),
+        decided=decide,
     )
 
 
@@ -126,16 +130,16 @@ def _wanted(context: Context, name: str | None) -> list[Routine]:
     return [routines[name]]
 
 
-def _held(context: Context, routine: Routine, now: datetime) -> str | None:
-    """Return why nothing of *routine* is to come, or None."""
+def _held(context: Context, routine: Routine, now: datetime, *, decide: bool) -> str | None:
+    """Return why nothing of *routine* is to come, or None; with *decide* its slots say it."""
     if routine.schedule is None:
         return "no schedule: it is reached by name only"
-    if not routine.enabled:
-        return "disabled"
-    if is_paused(context.state_or_none, routine.name, now=now):
-        return "paused"
     if routine.schedule.next_after(now) is None:
         return "over: its schedule has nothing left to come"
+    if not routine.enabled and not decide:
+        return "disabled"
+    if is_paused(context.state_or_none, routine.name, now=now) and not decide:
+        return "paused"
     return None
 
 
@@ -152,7 +156,7 @@ def _slots(routine: Routine, after: datetime) -> Iterator[Coming]:
         slot = routine.schedule.next_after(slot)
 
 
-def _noted(context: Context, one: Coming, *, decide: bool) -> Coming:
+def _noted(context: Context, one: Coming, decider: Decider | None) -> Coming:
     routine = context.workspace.routines[one.routine]
     schedule, timetable = routine.schedule, routine.timetable
     return Coming(
@@ -161,19 +165,5 @@ def _noted(context: Context, one: Coming, *, decide: bool) -> Coming:
         tz=one.tz,
         jitter=timedelta(0) if timetable is None else timetable.due_at(one.slot) - one.slot,
         note=None if schedule is None else note_for(schedule, one.slot),
-        decision=decision(context, routine) if decide else None,
+        decision=None if decider is None else decider.decide(routine, one.slot),
     )
-
-
-def decision(context: Context, routine: Routine) -> str:
-    """Return what a slot of *routine* would meet if it fell due in today's state."""
-    state, now = context.state_or_none, context.clock.now()
-    if not schedulers(state, now=now).alive:
-        return "no scheduler is alive: it would be owed"
-    if any(one.standing == "running" for one in open_claims(state, routine=routine.name)):
-        return {
-            "skip": "skipped: overlap, while the one before it runs",
-            "buffer-one": "buffered until the one before it has ended",
-            "supersede": "cancels the one before it and runs",
-        }[routine.overlap.value]
-    return "runs"

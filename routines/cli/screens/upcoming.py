@@ -30,7 +30,13 @@ def next_screen(upcoming: Upcoming, times: Times, *, width: int) -> list[str]:
         Column("", 8, rest=True, cut=False),
     ]
     lines += layout(columns, rows, total=width)
-    return lines if rows else [*lines, "Nothing is to come."]
+    if not rows:
+        lines.append("Nothing is to come.")
+    if upcoming.decided:
+        by_name = "no schedule"
+        silent = [one for one in upcoming.silent if not one[1].startswith(by_name)]
+        lines += [f"  {escape(name)}: {line(why)}" for name, why in silent]
+    return lines
 
 
 def _when(one: Coming, times: Times) -> str:
