@@ -1,7 +1,7 @@
 """`list`: every routine, where it stands, what comes next and what was last."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from routines.domain.durations import humanize
 from routines.domain.names import format_instant
 from routines.domain.outcome import State
+from routines.domain.record import Record
 from routines.domain.routine import Routine
 from routines.domain.schedule import has_ended
 from routines.errors import Problem
@@ -18,7 +19,8 @@ from routines.operations.context import Context
 from routines.operations.entries import Entry
 from routines.operations.life import Schedulers, schedulers
 from routines.operations.past import Past
-from routines.operations.pending import Due, Open, due_slots, due_words, is_paused, open_claims
+from routines.operations.pending import Due, Open, due_slots, due_words, open_claims, switch_json
+from routines.store.control import Switch, SwitchStore
 from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
 
@@ -47,6 +49,9 @@ class Row:
         turns: Finished turns of its session; None for a fresh one.
         fresh: Whether each slot has a session of its own.
         problem: What a person has to do about it, or None.
+        paused: What holds it back, or None.
+        retry_at: When what waits for that is tried again, or None.
+        buffered: The slot that waits for the turn that runs, or None.
     """
 
     name: str
@@ -65,6 +70,9 @@ class Row:
     turns: int | None = None
     fresh: bool = False
     problem: "Trouble | None" = None
+    paused: Switch | None = None
+    retry_at: datetime | None = None
+    buffered: datetime | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `list --json` shows it."""
@@ -83,6 +91,9 @@ class Row:
             "problems_7d": self.bad,
             "turns": self.turns,
             "problem": None if self.problem is None else self.problem.to_json(),
+            "paused": None if self.paused is None else switch_json(self.paused),
+            "retry_at": _instant(self.retry_at),
+            "buffered": _instant(self.buffered),
         }
 
 
@@ -93,6 +104,7 @@ class Trouble:
     Attributes:
         kind: `broken`, `no agent`, `failing`, `silent`, `lost`, `parked`, `warned`.
         text: In words.
+        detail: What there is besides, where there is room.
         file: What is wrong with a file, for `broken`.
         since: Since when, for `failing`.
         armed: Whether it goes on in its last good version, for `broken`.
@@ -103,6 +115,7 @@ class Trouble:
     file: Problem | None = None
     since: datetime | None = None
     armed: bool = False
+    detail: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `list --json` shows it."""
@@ -122,6 +135,8 @@ class Listing:
         alarms: What wake-ups are pending.
         settings_problems: Why routines.yaml can't be used.
         zone_note: Whether no zone is set while the machine has one of its own.
+        paused: The pause of everything, or None.
+        others: What needs a person and is of no routine here: its id, and why.
     """
 
     root: str
@@ -131,6 +146,8 @@ class Listing:
     alarms: Alarms
     settings_problems: tuple[Problem, ...] = ()
     zone_note: str | None = None
+    paused: Switch | None = None
+    others: tuple[tuple[str, Trouble], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `list --json` shows it."""
@@ -148,6 +165,8 @@ class Listing:
                 "next": _instant(self.alarms.next_at),
             },
             "problems": [problem.place() for problem in self.settings_problems],
+            "paused": None if self.paused is None else switch_json(self.paused),
+            "others": [{"id": ref, "problem": one.to_json()} for ref, one in self.others],
         }
 
 
@@ -178,6 +197,8 @@ class _Lister:
         self.alive = schedulers(self.state, now=self.now)
         self.open = open_claims(self.state)
         wanted = [name for name in self.workspace.names if not tags or tags & set(self._tags(name))]
+        self.tags = tags
+        self.switches = self._switches()
         self.names = tuple(wanted)
         self.due = self._due()
         self.no_agent = self._without_agent()
@@ -186,6 +207,13 @@ class _Lister:
     def _tags(self, name: str) -> tuple[str, ...]:
         routine = self.workspace.routines.get(name)
         return () if routine is None else routine.tags
+
+    def _switches(self) -> dict[str | None, Switch]:
+        switches = [] if self.state is None else SwitchStore(self.state).all()
+        return {s.routine: s for s in switches if s.until is None or s.until > self.now}
+
+    def _held_by(self, name: str) -> Switch | None:
+        return self.switches.get(None) or self.switches.get(name)
 
     def _due(self) -> dict[str, Due]:
         return due_slots(
@@ -214,7 +242,16 @@ class _Lister:
             alarms=pending_alarms(self.state),
             settings_problems=self.workspace.settings_problems,
             zone_note=zone_note(self.context),
+            paused=self.switches.get(None),
+            others=() if self.tags else tuple(self._others()),
         )
+
+    def _others(self) -> Iterator[tuple[str, Trouble]]:
+        """Yield what is parked or lost of sessions that belong to no routine here."""
+        known = frozenset(self.workspace.names)
+        for one in self.open:
+            if one.standing in ("lost", "parked") and one.record.routine not in known:
+                yield one.record.occurrence.id or one.record.ref, _open_trouble(one)
 
     def _row(self, name: str) -> Row:
         routine = self.workspace.routines.get(name)
@@ -223,6 +260,7 @@ class _Lister:
         state, count, since = self._stands(name, routine, past, mine)
         held = state in ("broken", "paused", "disabled", "over", "by name", "no agent")
         due = self.due.get(name)
+        retrying = _retrying(mine) if state == "retrying" else None
         ok, bad, part = past.week(self.share) if self.week else (None, None, False)
         return Row(
             name=name,
@@ -234,16 +272,25 @@ class _Lister:
             next=None if held else _next(routine, self.now),
             due=due is not None and not held,
             last=past.last,
-            note="" if due is None or held else self._note(due),
+            note=self._note(state, None if held else due, retrying),
             ok=ok,
             bad=bad,
             partial=part,
             turns=self._turns(name, routine),
             fresh=routine is not None and routine.session == "fresh",
             problem=self._problem(name, past, mine),
+            paused=self._held_by(name),
+            retry_at=None if retrying is None else retrying.retry_at,
+            buffered=_buffered(mine),
         )
 
-    def _note(self, due: Due) -> str:
+    def _note(self, state: str, due: Due | None, retrying: Record | None) -> str:
+        if retrying is not None:
+            return str(retrying.events[-1].get("detail") or "")
+        if state == "waiting" and due is None:
+            return "claimed, not started yet"
+        if due is None:
+            return ""
         return due_words(due, self.alive, concurrency=self.workspace.settings.concurrency)
 
     def _turns(self, name: str, routine: Routine | None) -> int | None:
@@ -257,16 +304,18 @@ class _Lister:
         self, name: str, routine: Routine | None, past: Past, mine: "list[Open]"
     ) -> tuple[str, int | None, datetime | None]:
         """Return the word of its state, the number beside it, and since when."""
-        for word in ("running", "lost", "unknown", "parked", "retrying", "buffered", "claimed"):
-            found = [one for one in mine if one.standing == word]
-            if found:
-                record = found[0].record
-                return word, None, record.started_at or record.claimed_at
+        under_way = _standing(mine, ("running", "lost", "unknown", "parked"))
+        if under_way is not None:
+            return under_way
         if routine is None:
             armed = any(name in one.armed for one in self.alive.live)
             return ("stale edit" if armed else "broken"), None, None
-        if is_paused(self.state, name, now=self.now):
-            return "paused", None, None
+        paused = self._held_by(name)
+        if paused is not None:
+            return "paused", None, paused.since
+        unstarted = _standing(mine, ("retrying", "buffered", "claimed"))
+        if unstarted is not None:
+            return unstarted
         if not routine.enabled:
             return "disabled", None, None
         if name in self.no_agent:
@@ -318,20 +367,48 @@ class _Lister:
             return Trouble("broken", text, problems[0] if problems else None, armed=armed)
         for one in mine:
             if one.standing in ("lost", "parked"):
-                return Trouble(one.standing, f"{one.record.ref} is {one.standing}")
+                return _open_trouble(one)
         if name in self.no_agent:
             return Trouble("no agent", self.no_agent[name])
         if past.failing:
             return Trouble("failing", f"{past.failing} in a row", since=past.failing_since)
         routine = self.workspace.routines.get(name)
         held = routine is None or not routine.enabled or name in self.due or mine
-        if routine is not None and not held and not is_paused(self.state, name, now=self.now):
+        if routine is not None and not held and self._held_by(name) is None:
             silent = self._silent_since(routine, past)
             if silent is not None:
                 return Trouble("silent", f"nothing has completed for {_days(self.now - silent)}")
         if past.last is not None and past.last.warnings:
             return Trouble("warned", ", ".join(past.last.warnings))
         return None
+
+
+def _standing(
+    mine: "list[Open]", words: Iterable[str]
+) -> tuple[str, int | None, datetime | None] | None:
+    """Return the first of *words* that something open stands at, and since when."""
+    for word in words:
+        found = next((one.record for one in mine if one.standing == word), None)
+        if found is not None:
+            # Claimed and not started: what stands in its way is what a person wants to know.
+            shown = State.WAITING.value if word == State.CLAIMED.value else word
+            return shown, None, found.started_at or found.claimed_at
+    return None
+
+
+def _retrying(mine: "list[Open]") -> Record | None:
+    return next((one.record for one in mine if one.standing == State.RETRYING.value), None)
+
+
+def _buffered(mine: "list[Open]") -> datetime | None:
+    found = (o.record for o in mine if o.standing == State.BUFFERED.value)
+    return next((record.occurrence.instant for record in found), None)
+
+
+def _open_trouble(one: "Open") -> Trouble:
+    record = one.record
+    detail = str(record.events[-1].get("detail") or "") if record.events else ""
+    return Trouble(one.standing, f"{record.ref} is {one.standing}", detail=detail)
 
 
 def _days(span: timedelta) -> str:

@@ -6,15 +6,17 @@ Worked out from the files and written nowhere: `waiting` and `owed` are computed
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from routines.domain.due import Owed, Plan, find_owed, plan
+from routines.domain.names import format_instant
 from routines.domain.outcome import Reason, State
 from routines.domain.record import Record
 from routines.domain.routine import Routine
 from routines.domain.schedule import count_between, slots_between
 from routines.operations.life import Schedulers, state_word
 from routines.store.claims import ClaimStore
-from routines.store.control import SwitchStore
+from routines.store.control import Switch, SwitchStore
 from routines.store.cursors import CursorStore, Standing
 from routines.store.sessions import SessionStore
 from routines.store.state import State as StateFolder
@@ -87,7 +89,7 @@ def owed_now(state: StateFolder | None, routine: Routine, *, now: datetime) -> O
     if cursor is None or cursor.standing is not Standing.ARMED:
         # Not seen yet, or about to be seen again: it owes nothing from before that.
         return None
-    if cursor.schedule != timetable.schedule.spec() or is_paused(state, routine.name, now=now):
+    if cursor.schedule != timetable.schedule.spec() or held_by(state, routine.name, now=now):
         return None
     newest, _ahead = ClaimStore(state).newest_slot(routine.name, until=now)
     missed = cursors.newest_missed(routine.name, until=now)
@@ -100,9 +102,20 @@ def owed_now(state: StateFolder | None, routine: Routine, *, now: datetime) -> O
     )
 
 
-def is_paused(state: StateFolder | None, routine: str, *, now: datetime) -> bool:
-    """Return whether a switch holds *routine* now."""
-    return state is not None and SwitchStore(state).held(routine, now=now) is not None
+def held_by(state: StateFolder | None, routine: str | None, *, now: datetime) -> Switch | None:
+    """Return the switch that holds *routine* now, or everything if None; None if none does."""
+    return None if state is None else SwitchStore(state).held(routine, now=now)
+
+
+def switch_json(switch: Switch) -> dict[str, Any]:
+    """Return who paused what, since and until when, and why."""
+    return {
+        "by": switch.by,
+        "since": format_instant(switch.since),
+        "until": None if switch.until is None else format_instant(switch.until),
+        "reason": switch.reason,
+        "everything": switch.routine is None,
+    }
 
 
 def due_slots(

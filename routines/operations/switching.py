@@ -16,6 +16,7 @@ from routines.operations.context import Context
 from routines.operations.entries import counted
 from routines.operations.finding import check_known
 from routines.operations.life import schedulers
+from routines.operations.pending import switch_json
 from routines.operations.stepping_in import CancelResult, cancel_one, open_targets
 from routines.store.claims import ClaimStore
 from routines.store.control import Switch, SwitchStore
@@ -52,17 +53,6 @@ class PauseResult:
             "passed": self.passed,
             "cancelled": [{"id": one.ref, "message": one.message} for one in self.cancelled],
         }
-
-
-def switch_json(switch: Switch) -> dict[str, Any]:
-    """Return who paused what, since and until when, and why."""
-    return {
-        "by": switch.by,
-        "since": format_instant(switch.since),
-        "until": None if switch.until is None else format_instant(switch.until),
-        "reason": switch.reason,
-        "everything": switch.routine is None,
-    }
 
 
 def pause(

@@ -15,7 +15,7 @@ from routines.errors import UnknownRoutine, UsageError
 from routines.operations.context import Context
 from routines.operations.deciding import Decider
 from routines.operations.finding import check_known
-from routines.operations.pending import is_paused
+from routines.operations.pending import held_by
 
 USUAL_COUNT = 10
 MOST_LISTED = 10_000
@@ -138,7 +138,7 @@ def _held(context: Context, routine: Routine, now: datetime, *, decide: bool) ->
         return "over: its schedule has nothing left to come"
     if not routine.enabled and not decide:
         return "disabled"
-    if is_paused(context.state_or_none, routine.name, now=now) and not decide:
+    if not decide and held_by(context.state_or_none, routine.name, now=now) is not None:
         return "paused"
     return None
 

@@ -357,7 +357,61 @@ def test_a_parked_and_a_lost_turn_need_a_person(ws):
     claim.let_go()
 
     assert state_of(ws) == "parked"
-    assert "daily  daily@2026-11-29T02:00:00Z is parked" in ws.ask("list").out
+    says = "daily  daily@2026-11-29T02:00:00Z is parked"
+    assert f"{says}: routines recover daily" in ws.ask("list").out
+    wide = ws.ask("list", width=120).out
+    assert f"{says} (refused connection): routines recover daily" in wide
+
+
+@WIDTHS
+def test_list_shows_what_waits_and_what_is_held_back(ws, looks_like, width):
+    from routines.domain.record import Event
+
+    ws.scheduler()
+    ws.cron("flaky", "0 16 * * *")
+    flaky = ws.claim("flaky", berlin("16:00"))
+    again = {"until": "2026-11-29T15:30:00Z", "detail": "connection refused"}
+    flaky.append(Event.RETRY, at=berlin("16:00"), **again)
+    flaky.let_go()
+    ws.cron("long", "*/15 * * * *", "overlap: buffer-one\n")
+    ws.started(ws.claim("long", berlin("16:00")))
+    behind = ws.claim("long", berlin("16:15"))
+    behind.append(Event.BUFFERED, at=berlin("16:15"))
+    behind.let_go()
+    ws.routine("once", 'at: "2026-11-29 09:00"\n')
+    once = ws.claim("once", berlin("09:00"))
+    once.append(Event.PARKED, at=berlin("09:20"), detail="connection refused")
+    once.let_go()
+    ws.cron("release-check", "0 8 * * 1")
+    ws.ask("pause", "release-check", "--reason", "frozen")
+    ws.cron("taken", "10 16 * * *")
+    ws.claim("taken", berlin("16:10"))
+    woken = ws.claim(
+        "named:ops", berlin("12:00"), kind=Kind.WAKE, occurrence_id="w-7k3m9q", routine=None
+    )
+    woken.append(Event.PARKED, at=berlin("12:20"), detail="connection refused")
+    woken.let_go()
+
+    looks_like(ws.ask("list", width=width), f"list-waiting-{width}")
+
+
+def test_list_says_who_holds_everything_back(ws):
+    import json
+
+    ws.scheduler()
+    ws.cron("daily", "0 3 * * *")
+    ws.done("daily", berlin("03:00"))
+    ws.ask("pause", "--all", "--until", "2h", "--reason", "moving house")
+
+    assert state_of(ws) == "paused"
+    last = ws.ask("list", width=200).out.splitlines()[-1]
+    assert last.startswith("Everything is paused by ")
+    assert last.endswith(
+        " since Sun 29 Nov 16:18 until Sun 29 Nov 18:18 (moving house): routines resume --all"
+    )
+    found = json.loads(ws.ask("list", "--json").out)
+    assert found["paused"] == found["routines"][0]["paused"]
+    assert found["paused"]["until"] == "2026-11-29T17:18:00Z"
 
 
 def test_names_of_any_length_and_script_keep_the_rows_in_line(ws):
@@ -382,10 +436,11 @@ def test_list_with_json_has_the_documented_keys(ws):
 
     assert list(found) == [
         "root", "now", "schedulers", "no_scheduler_since", "routines", "wakeups", "problems",
+        "paused", "others",
     ]  # fmt: skip
     assert list(found["routines"][0]) == [
         "name", "state", "count", "since", "schedule", "tz", "next", "due", "note", "last",
-        "completed_7d", "problems_7d", "turns", "problem",
+        "completed_7d", "problems_7d", "turns", "problem", "paused", "retry_at", "buffered",
     ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from routines.cli.escape import escape, fit, line, pad
 from routines.cli.escape import width as columns_of
 from routines.cli.screens.table import Column, Row, layout
-from routines.cli.screens.words import outcome_cell, why, word
+from routines.cli.screens.words import held_words, outcome_cell, why, word
 from routines.cli.times import Times, took, until
 from routines.domain.durations import humanize
 from routines.domain.outcome import Outcome
@@ -15,6 +15,7 @@ from routines.operations.entries import Entry
 from routines.operations.life import Schedulers, age
 from routines.operations.listing import Listing, Trouble
 from routines.operations.listing import Row as Routine
+from routines.store.control import Switch
 
 WIDE = 120
 
@@ -150,9 +151,21 @@ def _next(row: Routine, listing: Listing, times: Times) -> str:
 
 
 def _last(row: Routine, listing: Listing, times: Times) -> str:
+    if row.retry_at is not None:
+        return line(retry_words(row.retry_at, row.note, times))
     if row.note and listing.schedulers.alive:
         return line(row.note)
-    return "-" if row.last is None else last_cell(row.last, times)
+    last = "-" if row.last is None else last_cell(row.last, times)
+    if row.buffered is None:
+        return last
+    behind = f"{times.cell(row.buffered)} is buffered"
+    return behind if row.last is None else f"{behind}; {last}"
+
+
+def retry_words(at: datetime, why: str, times: Times) -> str:
+    """Return `again 16:30: connection refused`; `again now` where that has come."""
+    when = "now" if at <= times.now else times.cell(at.replace(second=0))
+    return f"again {when}" + (f": {why}" if why else "")
 
 
 def last_cell(entry: Entry, times: Times) -> str:
@@ -196,8 +209,12 @@ def _foot(listing: Listing, times: Times, *, width: int) -> list[str]:
             lines.append(fit(f"  {pad(escape(name), longest)}  {text}", width))
     elif listing.schedulers.alive:
         lines.append(f"{counted}.")
+    for ref, trouble in listing.others:
+        lines.append(fit(f"! {_parked(ref, trouble, wide=wide)}", width))
     lines += _alarms(listing, times)
     lines += _settings(listing)
+    if listing.paused is not None:
+        lines.append(_all_paused(listing.paused, times, width))
     if not listing.schedulers.alive:
         lines.append("Nothing fires until one runs: routines start")
     return lines
@@ -214,10 +231,25 @@ def _trouble(name: str, trouble: Trouble, times: Times, *, wide: bool) -> str:
                 since = f" since {at}"
             text = trouble.text.replace(" in a row", " failed in a row") if wide else trouble.text
             return f"{text}{since}: routines explain {word(name)}"
+        case "parked":
+            return _parked(name, trouble, wide=wide)
         case "warned":
             return f"{line(trouble.text)}: routines show {word(name)}"
         case _:
             return line(trouble.text)
+
+
+def _parked(name: str, trouble: Trouble, *, wide: bool) -> str:
+    if trouble.kind != "parked":
+        return line(trouble.text)
+    detail = f" ({trouble.detail})" if wide and trouble.detail else ""
+    return f"{line(trouble.text + detail)}: routines recover {word(name)}"
+
+
+def _all_paused(switch: Switch, times: Times, width: int) -> str:
+    end = ": routines resume --all"
+    words = held_words(switch, times)
+    return fit(words[:1].upper() + words[1:], width - len(end)) + end
 
 
 def _broken(trouble: Trouble, *, wide: bool) -> str:

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from routines.cli.escape import escape, line, pad
+from routines.cli.escape import escape, pad
 from routines.cli.escape import width as columns_of
-from routines.cli.screens.words import count_text, word
+from routines.cli.screens.words import count_text, held_words, word
 from routines.cli.times import Times
 from routines.operations.switching import PauseResult
-from routines.store.control import Switch
 
 
 def paused_screen(results: Sequence[PauseResult], times: Times) -> list[str]:
@@ -53,11 +52,3 @@ def _resumed(one: PauseResult, times: Times) -> str:
     if one.switch is None:
         return text
     return f"{text}, but {held_words(one.switch, times)}: routines resume --all"
-
-
-def held_words(switch: Switch, times: Times) -> str:
-    """Return `paused by ana@studio since ... until ...: moving house`, on one line."""
-    until = "" if switch.until is None else f" until {times.sentence(switch.until)}"
-    why = f" ({switch.reason})" if switch.reason else ""
-    what = "everything is paused" if switch.routine is None else "paused"
-    return line(f"{what} by {switch.by} since {times.sentence(switch.since)}{until}{why}")

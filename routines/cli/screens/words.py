@@ -7,6 +7,7 @@ from routines.cli.times import Times, took
 from routines.domain.durations import humanize
 from routines.domain.outcome import Outcome, Trigger
 from routines.operations.entries import MOST_COUNTED, Entry
+from routines.store.control import Switch
 
 # A turn that starts this late was caught up with or had to wait; less is no news.
 _LATE = timedelta(seconds=60)
@@ -134,3 +135,11 @@ def _open_note(entry: Entry, times: Times) -> str:
             return f"can't tell from here: owner {owner}, pid {pid}"
         case _:
             return entry.detail or _origin(entry)
+
+
+def held_words(switch: Switch, times: Times) -> str:
+    """Return `paused by ana@studio since ... until ...: moving house`, on one line."""
+    until = "" if switch.until is None else f" until {times.sentence(switch.until)}"
+    why = f" ({switch.reason})" if switch.reason else ""
+    what = "everything is paused" if switch.routine is None else "paused"
+    return line(f"{what} by {switch.by} since {times.sentence(switch.since)}{until}{why}")
