@@ -36,6 +36,7 @@ from routines.engine.by_hand import Asked, ByHand, with_more
 from routines.engine.claiming import Claimer, Delivery, Pass, Ready
 from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
+from routines.engine.measuring import PassFacts, measures
 from routines.engine.off_loop import in_thread, under_way
 from routines.engine.pausing import Pausing
 from routines.engine.recipients import reply_to
@@ -101,7 +102,7 @@ class EngineEvent:
 
     Attributes:
         name: A stable word: `fired`, `settled`, `missed`, `waiting`, `fault`, `alert`,
-            `recovery`.
+            `recovery`, `retrying`, `parked`.
         ref: The occurrence or routine.
         data: Facts about it, plain JSON types.
     """
@@ -135,6 +136,7 @@ class Engine:
         clock: The clock; tests give `routines.testing.FakeClock`.
         limits: Bounds of concurrency and wake-ups.
         on_event: Called on the loop for each event; an exception in it is logged and harms nobody.
+        on_pass: Called likewise after each look at everything, once a second or more often.
         agents: Agents that routines may name, besides `echo`.
         root: The folder that turns run in unless their routine says otherwise; by default the one
             that holds the state folder.
@@ -156,6 +158,7 @@ class Engine:
         clock: EngineClock | None = None,
         limits: Limits | None = None,
         on_event: Callable[[EngineEvent], None] | None = None,
+        on_pass: Callable[[PassFacts], None] | None = None,
         agents: Mapping[str, AgentSpec] | None = None,
         root: str | None = None,
         keep: Keep | None = None,
@@ -167,6 +170,7 @@ class Engine:
         self._limits = limits or Limits()
         self._clock: EngineClock = clock or SystemClock()
         self._on_event = on_event
+        self._on_pass = on_pass
         self._definitions: Definitions
         if isinstance(routines, Iterable):
             self._definitions = FixedDefinitions(
@@ -333,6 +337,8 @@ class Engine:
         # Not in the first hour: a clock that is wrong at boot must not decide what is old.
         self._pruned_at = self._last_awake
         self._unstarted, self._arm_again = Unstarted(), True
+        self._refused: frozenset[str] = frozenset()
+        self._not_armed: frozenset[str] = frozenset()
         self._waiting: dict[str, str] = {}
         self._alerter = Alerter(
             self._state,
@@ -437,12 +443,13 @@ class Engine:
 
     async def _pass(self, names: Iterable[str] | None = None, *, patience: float = 0.0) -> Pass:
         """Look at everything once, and start what can start."""
-        now = self._clock.now()
+        now, began = self._clock.now(), self._clock.awake()
         done: Pass = await self._off(self._look, now, names, patience)
         for ready in done.ready:
             self._begin(ready)
         self._tell(done)
         self._tell_alerts()
+        self._tell_pass(self._clock.awake() - began)
         return done
 
     def _look(self, now: datetime, names: Iterable[str] | None, patience: float) -> Pass:
@@ -501,6 +508,7 @@ class Engine:
         self._agenda.rebuild(self._definitions.routines, now)
         # The cursors of those that failed are tried again at the next pass.
         self._arm_again = bool(failed)
+        self._not_armed = frozenset(failed)
         if self._scheduler is not None:
             armed = {
                 name: routine.digest()
@@ -642,6 +650,8 @@ class Engine:
         done.settled += found.settled
         done.missed += found.missed
         self._superseding += [(cancel, self._clock.awake()) for cancel in found.superseding]
+        dealt_with = {*found.done, *found.waiting, *found.busy, *found.unarmed}
+        self._refused = (self._refused - dealt_with) | found.faults.keys()
         done.waiting |= found.waiting
         done.faults |= found.faults
         done.busy += found.busy
@@ -695,7 +705,7 @@ class Engine:
         record = ready.claim.record
         running = Running(record.ref, record.routine)
         self._in_flight[record.ref] = running
-        self._emit("fired", record.ref, {"trigger": record.trigger.value})
+        self._emit("fired", record.ref, {"trigger": record.trigger.value}, routine=record.routine)
         self._in_background(self._see_through(ready, running))
         return running
 
@@ -759,7 +769,12 @@ class Engine:
             # Put off: to be tried again, or until a person decides.
             line = record.events[-1] if record.events else {}
             self._look_again_at(record.retry_at)
-            self._emit(record.written_state.value, record.ref, {"detail": line.get("detail")})
+            self._emit(
+                record.written_state.value,
+                record.ref,
+                {"detail": line.get("detail")},
+                routine=record.routine,
+            )
             return
         end = record.end
         self._emit(
@@ -770,6 +785,9 @@ class Engine:
                 "reason": end.get("reason"),
                 "detail": end.get("detail"),
             },
+            routine=record.routine,
+            trigger=record.trigger.value,
+            **measures(record),
         )
 
     def _tell_alerts(self) -> None:
@@ -792,7 +810,16 @@ class Engine:
     async def _send(self, telling: Telling) -> None:
         await in_thread(self._alerter.send, telling)
 
-    def _emit(self, name: str, ref: str, data: dict[str, Any]) -> None:
+    def _tell_pass(self, seconds: float) -> None:
+        if self._on_pass is None:
+            return
+        try:
+            self._on_pass(PassFacts(seconds, tuple(sorted(self._refused | self._not_armed))))
+        except Exception:
+            log.exception("on_pass-failed")
+
+    def _emit(self, name: str, ref: str, data: dict[str, Any], **more: Any) -> None:
+        """Log *data*, and tell the host of it and of *more*, which a log line has in its ref."""
         level = _LEVELS.get(name, logging.INFO)
         if data.get("outcome") in ("failed", "timed-out"):
             level = logging.ERROR
@@ -802,7 +829,7 @@ class Engine:
         if self._on_event is None:
             return
         try:
-            self._on_event(EngineEvent(name, ref, data))
+            self._on_event(EngineEvent(name, ref, data | more))
         except Exception:
             log.exception("on_event-failed")
 
