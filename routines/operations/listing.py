@@ -19,7 +19,7 @@ from routines.operations.context import Context
 from routines.operations.entries import Entry
 from routines.operations.life import Schedulers, schedulers
 from routines.operations.past import Past
-from routines.operations.pending import Due, Open, due_slots, due_words, open_claims, switch_json
+from routines.operations.pending import Due, Held, Open, due_slots, due_words, held, open_claims
 from routines.store.control import Switch, SwitchStore
 from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
@@ -70,7 +70,7 @@ class Row:
     turns: int | None = None
     fresh: bool = False
     problem: "Trouble | None" = None
-    paused: Switch | None = None
+    paused: Held | None = None
     retry_at: datetime | None = None
     buffered: datetime | None = None
 
@@ -91,7 +91,7 @@ class Row:
             "problems_7d": self.bad,
             "turns": self.turns,
             "problem": None if self.problem is None else self.problem.to_json(),
-            "paused": None if self.paused is None else switch_json(self.paused),
+            "paused": None if self.paused is None else self.paused.to_json(),
             "retry_at": _instant(self.retry_at),
             "buffered": _instant(self.buffered),
         }
@@ -146,7 +146,7 @@ class Listing:
     alarms: Alarms
     settings_problems: tuple[Problem, ...] = ()
     zone_note: str | None = None
-    paused: Switch | None = None
+    paused: Held | None = None
     others: tuple[tuple[str, Trouble], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class Listing:
                 "next": _instant(self.alarms.next_at),
             },
             "problems": [problem.place() for problem in self.settings_problems],
-            "paused": None if self.paused is None else switch_json(self.paused),
+            "paused": None if self.paused is None else self.paused.to_json(),
             "others": [{"id": ref, "problem": one.to_json()} for ref, one in self.others],
         }
 
@@ -212,8 +212,8 @@ class _Lister:
         switches = [] if self.state is None else SwitchStore(self.state).all()
         return {s.routine: s for s in switches if s.until is None or s.until > self.now}
 
-    def _held_by(self, name: str) -> Switch | None:
-        return self.switches.get(None) or self.switches.get(name)
+    def _held_by(self, name: str) -> Held | None:
+        return held(self.switches.get(None) or self.switches.get(name))
 
     def _due(self) -> dict[str, Due]:
         return due_slots(
@@ -242,7 +242,7 @@ class _Lister:
             alarms=pending_alarms(self.state),
             settings_problems=self.workspace.settings_problems,
             zone_note=zone_note(self.context),
-            paused=self.switches.get(None),
+            paused=held(self.switches.get(None)),
             others=() if self.tags else tuple(self._others()),
         )
 
@@ -258,7 +258,7 @@ class _Lister:
         past = Past(self.state, name, now=self.now)
         mine = [one for one in self.open if one.record.routine == name]
         state, count, since = self._stands(name, routine, past, mine)
-        held = state in ("broken", "paused", "disabled", "over", "by name", "no agent")
+        still = state in ("broken", "paused", "disabled", "over", "by name", "no agent")
         due = self.due.get(name)
         retrying = _retrying(mine) if state == "retrying" else None
         ok, bad, part = past.week(self.share) if self.week else (None, None, False)
@@ -269,10 +269,10 @@ class _Lister:
             since=since,
             schedule=None if routine is None else _schedule_text(routine),
             tz=self.workspace.settings.tz if routine is None else routine.zone,
-            next=None if held else _next(routine, self.now),
-            due=due is not None and not held,
+            next=None if still else _next(routine, self.now),
+            due=due is not None and not still,
             last=past.last,
-            note=self._note(state, None if held else due, retrying),
+            note=self._note(state, None if still else due, retrying),
             ok=ok,
             bad=bad,
             partial=part,
@@ -373,8 +373,8 @@ class _Lister:
         if past.failing:
             return Trouble("failing", f"{past.failing} in a row", since=past.failing_since)
         routine = self.workspace.routines.get(name)
-        held = routine is None or not routine.enabled or name in self.due or mine
-        if routine is not None and not held and self._held_by(name) is None:
+        other = routine is None or not routine.enabled or name in self.due or mine
+        if routine is not None and not other and self._held_by(name) is None:
             silent = self._silent_since(routine, past)
             if silent is not None:
                 return Trouble("silent", f"nothing has completed for {_days(self.now - silent)}")

@@ -102,20 +102,46 @@ def owed_now(state: StateFolder | None, routine: Routine, *, now: datetime) -> O
     )
 
 
-def held_by(state: StateFolder | None, routine: str | None, *, now: datetime) -> Switch | None:
-    """Return the switch that holds *routine* now, or everything if None; None if none does."""
-    return None if state is None else SwitchStore(state).held(routine, now=now)
+@dataclass(frozen=True, slots=True)
+class Held:
+    """That a routine, or everything, is paused.
+
+    Attributes:
+        by: Who did it.
+        since: When.
+        until: When it ends by itself, or None.
+        reason: In words, may be empty.
+        everything: Whether everything is paused, and not one routine.
+    """
+
+    by: str
+    since: datetime
+    until: datetime | None
+    reason: str
+    everything: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `--json` shows it."""
+        return {
+            "by": self.by,
+            "since": format_instant(self.since),
+            "until": None if self.until is None else format_instant(self.until),
+            "reason": self.reason,
+            "everything": self.everything,
+        }
 
 
-def switch_json(switch: Switch) -> dict[str, Any]:
-    """Return who paused what, since and until when, and why."""
-    return {
-        "by": switch.by,
-        "since": format_instant(switch.since),
-        "until": None if switch.until is None else format_instant(switch.until),
-        "reason": switch.reason,
-        "everything": switch.routine is None,
-    }
+def held(switch: Switch | None) -> Held | None:
+    """Return what a switch says, or None where there is none."""
+    if switch is None:
+        return None
+    everything = switch.routine is None
+    return Held(switch.by, switch.since, switch.until, switch.reason, everything)
+
+
+def held_by(state: StateFolder | None, routine: str | None, *, now: datetime) -> Held | None:
+    """Return what holds *routine* now, or everything if None; None if nothing does."""
+    return None if state is None else held(SwitchStore(state).held(routine, now=now))
 
 
 def due_slots(

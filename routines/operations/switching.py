@@ -16,10 +16,10 @@ from routines.operations.context import Context
 from routines.operations.entries import counted
 from routines.operations.finding import check_known
 from routines.operations.life import schedulers
-from routines.operations.pending import switch_json
+from routines.operations.pending import Held, held, held_by
 from routines.operations.stepping_in import CancelResult, cancel_one, open_targets
 from routines.store.claims import ClaimStore
-from routines.store.control import Switch, SwitchStore
+from routines.store.control import SwitchStore
 from routines.store.cursors import CursorStore
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ class PauseResult:
     Attributes:
         routine: Which; None for everything.
         changed: Whether it was not so before.
-        switch: What holds it now; after a resume only where everything is paused besides.
+        paused: What holds it now; after a resume only where everything is paused besides.
         passed: How many slots it passed over, for a resume; None if none, or not known.
         cancelled: What of it was asked to end.
     """
 
     routine: str | None
     changed: bool
-    switch: Switch | None = None
+    paused: Held | None = None
     passed: int | None = None
     cancelled: tuple[CancelResult, ...] = ()
 
@@ -49,7 +49,7 @@ class PauseResult:
         return {
             "routine": self.routine,
             "changed": self.changed,
-            "paused": None if self.switch is None else switch_json(self.switch),
+            "paused": None if self.paused is None else self.paused.to_json(),
             "passed": self.passed,
             "cancelled": [{"id": one.ref, "message": one.message} for one in self.cancelled],
         }
@@ -91,10 +91,12 @@ def pause(
     results = []
     for name in chosen:
         before = switches.read(name)
-        held = before is not None and (before.until is None or before.until > now)
+        was = before is not None and (before.until is None or before.until > now)
         switch = pausing.pause(name, now=now, until=until, reason=reason)
         ended = tuple(_cancel_all(context, name, reason or "paused")) if now_ else ()
-        results.append(PauseResult(routine=name, changed=not held, switch=switch, cancelled=ended))
+        results.append(
+            PauseResult(routine=name, changed=not was, paused=held(switch), cancelled=ended)
+        )
     return results
 
 
@@ -110,7 +112,6 @@ def resume(
     chosen = _chosen(context, names, all_=all_, tags=tags)
     now = context.clock.now()
     pausing = _pausing(context)
-    switches = SwitchStore(context.writable_state)
     results = []
     for name in chosen:
         ended = pausing.resume(name, now=now)
@@ -118,7 +119,7 @@ def resume(
             PauseResult(
                 routine=name,
                 changed=ended is not None,
-                switch=None if name is None else switches.held(name, now=now),
+                paused=None if name is None else held_by(context.state, name, now=now),
                 passed=None if ended is None or name is None else _passed(context, name, now),
             )
         )

@@ -15,7 +15,7 @@ from routines.operations.entries import Entry
 from routines.operations.life import Schedulers, age
 from routines.operations.listing import Listing, Trouble
 from routines.operations.listing import Row as Routine
-from routines.store.control import Switch
+from routines.operations.pending import Held
 
 WIDE = 120
 
@@ -246,9 +246,9 @@ def _parked(name: str, trouble: Trouble, *, wide: bool) -> str:
     return f"{line(trouble.text + detail)}: routines recover {word(name)}"
 
 
-def _all_paused(switch: Switch, times: Times, width: int) -> str:
+def _all_paused(held: Held, times: Times, width: int) -> str:
     end = ": routines resume --all"
-    words = held_words(switch, times)
+    words = held_words(held, times)
     return fit(words[:1].upper() + words[1:], width - len(end)) + end
 
 

@@ -32,14 +32,14 @@ def _named(results: Sequence[PauseResult], texts: list[str]) -> list[str]:
 
 
 def _paused(one: PauseResult, times: Times) -> str:
-    if one.switch is None or one.switch.until is None:
+    if one.paused is None or one.paused.until is None:
         name = "--all" if one.routine is None else word(one.routine)
         end = f"until it is resumed: routines resume {name}"
     else:
-        end = f"until {times.sentence(one.switch.until)}"
-    if one.changed or one.switch is None:
+        end = f"until {times.sentence(one.paused.until)}"
+    if one.changed or one.paused is None:
         return f"paused {end}"
-    return f"paused since {times.sentence(one.switch.since)}, now {end}"
+    return f"paused since {times.sentence(one.paused.since)}, now {end}"
 
 
 def _resumed(one: PauseResult, times: Times) -> str:
@@ -49,6 +49,6 @@ def _resumed(one: PauseResult, times: Times) -> str:
         text = "resumed"
     else:
         text = f"resumed; missed x{count_text(one.passed)}: paused"
-    if one.switch is None:
+    if one.paused is None:
         return text
-    return f"{text}, but {held_words(one.switch, times)}: routines resume --all"
+    return f"{text}, but {held_words(one.paused, times)}: routines resume --all"

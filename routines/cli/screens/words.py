@@ -7,7 +7,7 @@ from routines.cli.times import Times, took
 from routines.domain.durations import humanize
 from routines.domain.outcome import Outcome, Trigger
 from routines.operations.entries import MOST_COUNTED, Entry
-from routines.store.control import Switch
+from routines.operations.pending import Held
 
 # A turn that starts this late was caught up with or had to wait; less is no news.
 _LATE = timedelta(seconds=60)
@@ -137,9 +137,9 @@ def _open_note(entry: Entry, times: Times) -> str:
             return entry.detail or _origin(entry)
 
 
-def held_words(switch: Switch, times: Times) -> str:
+def held_words(held: Held, times: Times) -> str:
     """Return `paused by ana@studio since ... until ...: moving house`, on one line."""
-    until = "" if switch.until is None else f" until {times.sentence(switch.until)}"
-    why = f" ({switch.reason})" if switch.reason else ""
-    what = "everything is paused" if switch.routine is None else "paused"
-    return line(f"{what} by {switch.by} since {times.sentence(switch.since)}{until}{why}")
+    until = "" if held.until is None else f" until {times.sentence(held.until)}"
+    why = f" ({held.reason})" if held.reason else ""
+    what = "everything is paused" if held.everything else "paused"
+    return line(f"{what} by {held.by} since {times.sentence(held.since)}{until}{why}")
