@@ -18,7 +18,6 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 
-from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore
 from routines.store.state import open_for_reading
 from tests.acceptance.helpers import (
@@ -115,27 +114,18 @@ class Campaign:
                 break
 
     def finish(self):
-        """Kill everything that schedules, boot again, and stop that one as a person would."""
+        """Kill everything that schedules, boot again until all that was open is settled, and stop."""
         for process in self.schedulers:
             if process is not None:
                 process.kill()
                 process.wait()
-        yield from self._boot()
         left = open_refs(self.state, self.names)
-        if left:
-            # What a stop lets go of unstarted is dealt with by the next boot.
-            yield from self._boot()
-            again = left & open_refs(self.state, self.names)
-            yield from (f"{ref} is open after another boot" for ref in again)
-
-    def _boot(self):
         last = self.start()
-        limit = time.monotonic() + 90
-        settled = False
-        while not settled and time.monotonic() < limit:
+        until = time.monotonic() + 90
+        while left and time.monotonic() < until:
             time.sleep(0.2)
-            # What the killed ones left is settled at boot; only turns of the new one are open.
-            settled = last.poll() is None and self._is_running(last.pid)
+            left &= open_refs(self.state, self.names)
+        yield from (f"{ref} is open after the next boot" for ref in sorted(left))
         last.terminate()
         try:
             last.wait(timeout=90)
@@ -143,23 +133,6 @@ class Campaign:
             last.kill()
             last.wait()
             yield "the last scheduler did not stop within 90 s"
-
-    def _is_running(self, pid):
-        """Return whether the scheduler *pid* has looked once, and made a claim of its own."""
-        state = open_for_reading(self.state)
-        claims = ClaimStore(state)
-        for entry in claims.open_entries():
-            record = claims.read_path(entry.claim_path)
-            if record is not None and record.owner is not None and record.owner.pid == pid:
-                return True
-            started = None if record is None else record.started
-            if started and (started.get("owner") or {}).get("pid") == pid:
-                return True
-        return any(
-            record.owner is not None and record.owner.pid == pid
-            for name in self.names
-            for record in records_of(self.state, name)[-3:]
-        )
 
 
 def campaign(*, routines=20, schedulers=3, slots=500, kills=300, limit_s=600.0, seed=None):
