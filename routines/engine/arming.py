@@ -175,14 +175,23 @@ class Arming:
         self._cursors.write(moved)
         return moved
 
-    def give_up_until(self, cursor: Cursor, now: datetime, reason: Reason) -> Missed | None:
-        """Record the slots of the cursor's schedule that are owed until *now*; None if none are."""
+    def give_up_until(
+        self, cursor: Cursor, until: datetime, reason: Reason, *, at: datetime | None = None
+    ) -> Missed | None:
+        """Record the slots of the cursor's schedule that are owed until then; None if none are.
+
+        Args:
+            cursor: Whose slots.
+            until: The last instant that counts.
+            reason: Why they are given up.
+            at: When they are; *until* itself if None.
+        """
         schedule = schedule_of(cursor)
-        last = None if schedule is None else schedule.newest_at_or_before(now)
+        last = None if schedule is None else schedule.newest_at_or_before(until)
         if last is None:
             return None
-        newest, _ = self._claims.newest_slot(cursor.routine, until=now)
-        given_up = self._cursors.newest_missed(cursor.routine, until=now)
+        newest, _ = self._claims.newest_slot(cursor.routine, until=until)
+        given_up = self._cursors.newest_missed(cursor.routine, until=until)
         bases = [cursor.since, newest, None if given_up is None else given_up.last]
         base = max(at for at in bases if at is not None)
         if last <= base:
@@ -194,7 +203,7 @@ class Arming:
                 last=last,
                 reason=reason,
                 schedule=cursor.schedule,
-                at=now,
+                at=at or until,
                 by=self._by,
             )
         )

@@ -555,7 +555,7 @@ class Claimer:
             if why is not None:
                 return self._record_instead(routine, slot, why, now)
             done = Pass()
-            self._pass_over(routine, slot, now, done)
+            self._pass_over(routine, slot, Reason.NO_SCHEDULER, now)
             running, lost = self._in_flight(routine, now, done)
             if running and routine.overlap is not OverlapPolicy.SKIP:
                 work = self._definitions.work(routine)
@@ -620,28 +620,26 @@ class Claimer:
         )
         if covering is None:
             before = slot - timedelta(seconds=1)
+            if why is not Reason.STALE:
+                self._pass_over(routine, slot, why, now)
             covering = self._give_up(routine, GiveUp(after=before, last=slot, reason=why), now)
             self._count([covering])
         return Delivery("stale" if why is Reason.STALE else "missed", missed=covering)
 
-    def _pass_over(self, routine: Routine, slot: datetime, now: datetime, done: Pass) -> None:
+    def _pass_over(self, routine: Routine, slot: datetime, why: Reason, now: datetime) -> None:
         """Record the slots before *slot* that are owed: delivering a newer one gives them up."""
         cursor = self._cursors.read(routine.name)
         if cursor is None or routine.schedule is None or cursor.since >= slot:
             return
-        newest_claim, _ = self._claims.newest_slot(routine.name, until=now)
-        given_up = self._cursors.newest_missed(routine.name, until=now)
-        owed = find_owed(
-            Timetable(routine.name, routine.schedule),
-            since=cursor.since,
-            newest_claim=newest_claim,
-            newest_missed=None if given_up is None else given_up.last,
-            now=slot,
-        )
-        if owed is not None and owed.previous is not None:
-            range_ = GiveUp(after=owed.base, last=owed.previous, reason=Reason.NO_SCHEDULER)
-            done.missed.append(self._give_up(routine, range_, now))
-            self._count(done.missed)
+        until = slot - timedelta(seconds=1)
+        switch = self._switches.held(routine.name, now=now) if why is Reason.PAUSED else None
+        given_up = []
+        if switch is not None:
+            # What was owed before the pause has its own reason: nobody was there.
+            before = min(switch.since, until)
+            given_up += [self._arming.give_up_until(cursor, before, Reason.NO_SCHEDULER, at=now)]
+        given_up += [self._arming.give_up_until(cursor, until, why, at=now)]
+        self._count([one for one in given_up if one is not None])
 
     def _claim_delivered(
         self, routine: Routine, occurrence: Occurrence, session: str, now: datetime
