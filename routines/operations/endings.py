@@ -14,6 +14,11 @@ def name_key(path: str) -> str:
     return path.rpartition("/")[2].partition(".")[0]
 
 
+def is_of_slot(path: str) -> bool:
+    """Return whether a claim's file is that of a slot: those of runs by hand carry an id too."""
+    return path.rpartition("/")[2].count(".") == 1
+
+
 def ending(data: bytes) -> dict[str, Any] | None:
     """Return the outcome line of a claim's file; None if its last whole line is something else.
 

@@ -62,7 +62,7 @@ class Explanation:
         steps: What happened, in order, if it has one.
         next: The next slot, or None.
         known: Whether the routine has a file now.
-        newest: Whether its newest slot was asked about.
+        newest: Whether the name alone stands for it: nothing newer is recorded.
     """
 
     routine: str
@@ -115,8 +115,9 @@ def explain(context: Context, routine: str, when: str | None = None) -> Explanat
     name, _, after = routine.partition("@")
     when = when or after or None
     check_known(context, name)
-    found = _Explainer(context, name).explain(when)
-    return replace(found, newest=when is None)
+    explainer = _Explainer(context, name)
+    found = explainer.explain(when)
+    return replace(found, newest=when is None and explainer.is_newest(found))
 
 
 class _Explainer:
@@ -155,6 +156,16 @@ class _Explainer:
             return self._of_missed(found, at)
         return self._without_record(at)
 
+    def is_newest(self, found: Explanation) -> bool:
+        """Return whether what was found is what its routine's name stands for elsewhere."""
+        if self.state is None or found.entry is None:
+            return False
+        try:
+            last = newest(self.state, self.name, until=self.now + _SECOND)
+        except UnknownOccurrence:
+            return False
+        return as_entry(self.context, last).id == found.entry.id
+
     def _recorded(self, named: Named) -> Record | Missed | None:
         """Return what is recorded of what was named; for a bare name of its newest slot."""
         if self.state is None:
@@ -164,7 +175,10 @@ class _Explainer:
                 return self._newest()
             if named.whole_day:
                 until = next_day(self.context, named) - _SECOND
-                return newest(self.state, self.name, since=named.at, until=until)
+                scheduled = self.schedule is not None
+                return newest(
+                    self.state, self.name, since=named.at, until=until, slots_only=scheduled
+                )
         except UnknownOccurrence:
             return None
         at = named.at.replace(microsecond=0)
@@ -174,7 +188,9 @@ class _Explainer:
     def _newest(self) -> Record | Missed | None:
         if self.state is None:
             return None
-        found = newest(self.state, self.name, until=self.now + _SECOND)
+        # What a run by hand came to says nothing of the schedule.
+        scheduled = self.schedule is not None
+        found = newest(self.state, self.name, until=self.now + _SECOND, slots_only=scheduled)
         at = found.last if isinstance(found, Missed) else found.occurrence.instant
         slot = None if self.schedule is None else self.schedule.newest_at_or_before(self.now)
         # A slot that passed since then and has no record is what is asked about.

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 
 from routines.domain.names import day_name, format_instant, instant_name, safe_name
 from routines.domain.occurrence import Kind, Occurrence, parse_ref
@@ -13,6 +14,7 @@ from routines.domain.when import parse_when
 from routines.domain.zones import shown
 from routines.errors import RoutinesError, UnknownOccurrence, UnknownRoutine
 from routines.operations.context import Context
+from routines.operations.endings import is_of_slot, name_key
 from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore, Missed
@@ -173,28 +175,57 @@ def _within_minute(state: State, named: Named) -> Record | None:
         return None
     claims = ClaimStore(state)
     until = named.at + timedelta(seconds=59)
-    paths = claims.walk([safe_name(named.routine)], since=named.at, until=until)
-    path = next(paths, None)
-    return None if path is None else claims.read_path(path)
+    return _newest_claim(
+        claims, claims.walk([safe_name(named.routine)], since=named.at, until=until)
+    )
 
 
 def newest(
-    state: State, routine: str, *, since: datetime | None = None, until: datetime
+    state: State,
+    routine: str,
+    *,
+    since: datetime | None = None,
+    until: datetime,
+    slots_only: bool = False,
 ) -> Record | Missed:
     """Return the newest thing that is recorded of *routine*.
+
+    Args:
+        state: Where.
+        routine: Whose.
+        since: Not before this instant.
+        until: Not after this one.
+        slots_only: Whether runs by hand are passed over.
 
     Raises:
         UnknownOccurrence: There is nothing.
     """
     claims = ClaimStore(state)
-    path = next(claims.walk([safe_name(routine)], since=since, until=until), None)
-    record = None if path is None else claims.read_path(path)
+    paths = claims.walk([safe_name(routine)], since=since, until=until)
+    if slots_only:
+        paths = filter(is_of_slot, paths)
+    record = _newest_claim(claims, paths)
     missed = next(CursorStore(state).missed(routine, since=since, until=until), None)
     if missed is not None and (record is None or missed.last > record.occurrence.instant):
         return missed
     if record is not None:
         return record
     raise _nothing_of(routine, since)
+
+
+def _newest_claim(claims: ClaimStore, paths: Iterator[str]) -> Record | None:
+    """Return the newest of *paths*; of those filed under one second the one claimed last."""
+    first = next(paths, None)
+    if first is None:
+        return None
+    same = takewhile(lambda path: name_key(path) == name_key(first), paths)
+    found = [claims.read_path(path) for path in (first, *same)]
+    return max((record for record in found if record is not None), key=claim_order, default=None)
+
+
+def claim_order(record: Record) -> tuple[datetime, str]:
+    """Return what tells the order of two that are filed under the same second."""
+    return record.claimed_at or record.occurrence.instant, record.ref
 
 
 def _nothing_of(routine: str, since: datetime | None) -> UnknownOccurrence:

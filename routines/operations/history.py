@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from operator import itemgetter
 
 from routines.domain.names import day_name, instant_name, safe_name
@@ -31,6 +31,8 @@ USUAL_COUNT = 20
 MOST_OPENED = 20_000
 # Beyond so many the count is "more than": all names of years would have to be listed for it.
 MOST_COUNTED = 10_000
+# A thousand routines may share a second; to read them all for the newest twenty would take long.
+_SORTED_WITHIN_A_SECOND = 50
 _POLL_S = 1.0
 
 
@@ -46,6 +48,7 @@ class Query:
         problems: Only what `Entry.is_problem` says.
         session: Only turns of this session.
         before: Only what is older than this occurrence.
+        tags: Only of routines that have one of these; none for all.
     """
 
     routine: str | None = None
@@ -55,6 +58,7 @@ class Query:
     problems: bool = False
     session: str | None = None
     before: str | None = None
+    tags: tuple[str, ...] = ()
 
     def matches(self, entry: Entry) -> bool:
         """Return whether *entry* is asked for."""
@@ -117,25 +121,39 @@ def history(context: Context, query: Query) -> History:
     state = context.state_or_none
     if state is None:
         return History(query.routine, (), 0, {}, 0, 0)
-    until = None if query.before is None else _instant_of(context, query.before)
-    rows = _Rows(context, state, query, until=until)
+    before = None if query.before is None else find(context, query.before)
+    rows = _Rows(context, state, query, before=before)
     entries = tuple(islice(rows, query.count))
     return History(
         routine=query.routine,
         entries=entries,
         total=count_records(
-            state, _folders(context, state, query), since=query.since, most=MOST_COUNTED
+            state, folders_of(context, state, query), since=query.since, most=MOST_COUNTED
         ),
         counts=_count(entries),
         unsettled=sum(entry.outcome is None for entry in entries),
-        open_in_all=len(ClaimStore(state).open_entries(routine=query.routine)),
+        open_in_all=_count_open(context, state, query),
         cut=rows.cut,
     )
 
 
-def _instant_of(context: Context, ref: str) -> datetime:
-    found = find(context, ref)
-    return found.last if isinstance(found, Missed) else found.occurrence.instant
+def _count_open(context: Context, state: StateFolder, query: Query) -> int:
+    claims, names = ClaimStore(state), wanted_routines(context, query)
+    if names is None:
+        return len(claims.open_entries())
+    return sum(len(claims.open_entries(routine=name)) for name in names)
+
+
+def wanted_routines(context: Context, query: Query) -> list[str] | None:
+    """Return the routines that a query is about; None for everything."""
+    if not query.tags:
+        return None if query.routine is None else [query.routine]
+    routines = context.workspace.routines.values()
+    return [
+        routine.name
+        for routine in routines
+        if query.routine in (None, routine.name) and not set(query.tags).isdisjoint(routine.tags)
+    ]
 
 
 def _count(entries: tuple[Entry, ...]) -> dict[str, int]:
@@ -150,47 +168,63 @@ def _count(entries: tuple[Entry, ...]) -> dict[str, int]:
     return dict(found)
 
 
-def _folders(context: Context, state: StateFolder, query: Query) -> list[str]:
+def folders_of(context: Context, state: StateFolder, query: Query) -> list[str]:
     """Return the folders of claims that the query can be about."""
     owners = ClaimStore(state).owners()
-    if query.routine is not None:
-        stable = f"routine:{query.routine}"
-        routine = context.workspace.routines.get(query.routine)
+    names = wanted_routines(context, query)
+    if names is None:
+        return owners
+    wanted = set()
+    for name in names:
+        stable = f"routine:{name}"
+        routine = context.workspace.routines.get(name)
         sessions = {stable, stable if routine is None else routine.session_for("")}
-        wakes = {f"wake/{safe_name(session)}" for session in sessions}
-        wanted = {safe_name(query.routine), *wakes}
-        return [folder for folder in owners if folder in wanted]
-    return owners
+        wanted |= {safe_name(name), *(f"wake/{safe_name(session)}" for session in sessions)}
+    return [folder for folder in owners if folder in wanted]
 
 
 class _Rows:
     """The rows of a query, newest first, made one by one as they are asked for."""
 
     def __init__(
-        self, context: Context, state: StateFolder, query: Query, *, until: datetime | None
+        self,
+        context: Context,
+        state: StateFolder,
+        query: Query,
+        *,
+        before: Record | Missed | None,
     ) -> None:
         self.context = context
         self.state = state
         self.query = query
-        self.until = until
+        self.before = None if before is None else _order(as_entry(context, before))
+        self.until = None if self.before is None else self.before[0]
         self.claims = ClaimStore(state)
         self.cut = False
 
     def __iter__(self) -> Iterator[Entry]:
         if self.until is None:
             yield from filter(self.query.matches, self._computed())
-        for opened, (_key, make) in enumerate(self._recorded()):
-            if opened >= MOST_OPENED:
-                self.cut = True
-                return
-            entry = make()
-            if entry is not None and self.query.matches(entry):
-                yield entry
+        opened = 0
+        for _key, same in groupby(self._recorded(), key=itemgetter(0)):
+            # The names tell the order to the second, the records within it.
+            for chunk in batches(same, _SORTED_WITHIN_A_SECOND):
+                if opened >= MOST_OPENED:
+                    self.cut = True
+                    return
+                opened += len(chunk)
+                entries = [entry for _key, make in chunk if (entry := make()) is not None]
+                yield from filter(self._is_asked_for, sorted(entries, key=_order, reverse=True))
+
+    def _is_asked_for(self, entry: Entry) -> bool:
+        older = self.before is None or _order(entry) < self.before
+        return older and self.query.matches(entry)
 
     def _computed(self) -> Iterator[Entry]:
         context, query = self.context, self.query
         routines = context.workspace.routines
-        wanted = [r for name, r in routines.items() if query.routine in (None, name)]
+        names = wanted_routines(context, query)
+        wanted = [r for name, r in routines.items() if names is None or name in names]
         now = context.clock.now()
         alive = schedulers(self.state, now=now)
         running = sum(one.standing == State.RUNNING.value for one in open_claims(self.state))
@@ -219,19 +253,20 @@ class _Rows:
     def _recorded(self) -> Iterator["_Maker"]:
         """Yield how to make each row, newest first, opening no file."""
         query, until = self.query, self.until
-        folders = _folders(self.context, self.state, query)
+        folders = folders_of(self.context, self.state, query)
         claims: Iterator[_Maker] = (
             (name_key(path), partial(self._claim, path))
             for path in self.claims.walk(folders, since=query.since, until=until)
         )
-        routines = [query.routine] if query.routine else known_routines(self.context)
+        wanted = wanted_routines(self.context, query)
+        routines = known_routines(self.context) if wanted is None else wanted
         missed: list[Iterator[_Maker]] = [
             ((instant_name(one.last), partial(from_missed, one)) for one in self._missed(routine))
             for routine in routines
         ]
         merged: Iterator[_Maker] = heapq.merge(claims, *missed, key=itemgetter(0), reverse=True)
         for maker in merged:
-            if until is None or maker[0] < instant_name(until):
+            if until is None or maker[0] <= instant_name(until):
                 yield maker
 
     def _missed(self, routine: str) -> Iterator[Missed]:
@@ -260,6 +295,17 @@ class _Rows:
         if query.problems and is_calm(end):
             return True
         return query.outcome not in (None, end["outcome"], State.SETTLED.value)
+
+
+def _order(entry: Entry) -> tuple[datetime, datetime, str]:
+    """Return what rows are ordered by: what they are filed under, then when they were claimed."""
+    return entry.instant, entry.claimed_at or entry.instant, entry.id
+
+
+def batches(found: Iterator["_Maker"], size: int) -> Iterator[list["_Maker"]]:
+    """Yield what comes in lists of at most *size*, no further than it is asked for."""
+    while chunk := list(islice(found, size)):
+        yield chunk
 
 
 # How to make a row, and the instant that it sorts by as text.

@@ -198,3 +198,34 @@ def test_times_of_a_routine_whose_file_is_gone_are_read_in_its_own_zone(ws):
 
     assert "us@2026-11-27T14:00:00Z   Fri 27 Nov 09:00 America/New_York" in ws.ask("show", "us").out
     assert "America/New_York" in ws.ask("explain", "us", "2026-11-27 09:00").out
+
+
+def test_a_name_alone_means_its_newest_slot_and_no_newer_run_by_hand(audit):
+    from routines.domain.occurrence import Kind
+
+    audit.scheduler()
+    slot = audit.done("nightly-audit", berlin("03:00"))
+    later = audit.claim(
+        "nightly-audit", berlin("12:00"), kind=Kind.MANUAL, occurrence_id="aaaaaa", trigger="manual"
+    )
+    audit.started(later)
+    audit.end(later)
+    audit.output("nightly-audit/2026-11-29/2026-11-29T02-00-00Z", prompt="Audit.")
+
+    out = audit.ask("explain", "nightly-audit").out
+
+    assert out.startswith(slot)
+    # The name alone would show the run by hand.
+    assert f"routines show {slot}" in out
+
+
+def test_of_a_routine_without_a_schedule_its_newest_run_is_meant(ws):
+    from routines.domain.occurrence import Kind
+
+    ws.routine("by-name", "")
+    run = ws.claim(
+        "by-name", berlin("12:00"), kind=Kind.MANUAL, occurrence_id="aaaaaa", trigger="manual"
+    )
+    ws.started(run)
+
+    assert ws.ask("explain", "by-name").out.startswith(ws.end(run))

@@ -329,3 +329,62 @@ def test_the_count_of_all_is_known_from_the_names(ws):
     many(ws, 600)
 
     assert "20 of 601: 20 completed." in ws.ask("history", "daily").out
+
+
+# What shares a second, and what is of a tag -------------------------------------------------------
+
+
+def by_hand(ws: World, name: str, run_id: str, milliseconds: int) -> str:
+    """A run by hand at 16:12:21 and so many milliseconds."""
+    claim = ws.claim(
+        name,
+        berlin("16:12") + timedelta(seconds=21),
+        kind=Kind.MANUAL,
+        occurrence_id=run_id,
+        trigger="manual",
+        late=timedelta(milliseconds=milliseconds),
+    )
+    ws.started(claim)
+    return ws.end(claim, reply=run_id)
+
+
+@pytest.fixture
+def hasty(ws: World) -> tuple[World, list[str]]:
+    """Three runs by hand within one second, whose names sort in another order."""
+    ws.scheduler()
+    ws.cron("daily", "0 9 * * *")
+    ws.done("daily", berlin("09:00"))
+    return ws, [
+        by_hand(ws, "daily", run_id, milliseconds)
+        for run_id, milliseconds in (("bbbbbb", 100), ("cccccc", 300), ("aaaaaa", 600))
+    ]
+
+
+def test_runs_within_one_second_come_in_the_order_they_were_claimed(hasty):
+    ws, runs = hasty
+
+    assert [entry["id"] for entry in entries(ws, "daily")][:3] == runs[::-1]
+    assert [entry["id"] for entry in entries(ws)][:3] == runs[::-1]
+    assert json.loads(ws.ask("show", "daily", "--json").out)["id"] == runs[-1]
+    assert json.loads(ws.ask("show", "daily@16:12", "--json").out)["id"] == runs[-1]
+
+
+def test_a_page_that_ends_within_a_second_loses_none_of_it(hasty):
+    ws, runs = hasty
+
+    first = [entry["id"] for entry in entries(ws, "daily", "-n", "1")]
+    rest = [entry["id"] for entry in entries(ws, "daily", "--before", first[0])]
+
+    assert first + rest == [*runs[::-1], "daily@2026-11-29T08:00:00Z"]
+
+
+def test_a_tag_narrows_it_to_its_routines(past):
+    past.routine("other", 'cron: "0 12 * * *"\ntags: [noon, far]\n')
+    past.cron("untagged", "0 12 * * *")
+    past.done("untagged", berlin("13:00"))
+
+    assert [entry["routine"] for entry in entries(past, "--tag", "noon")] == ["other"]
+    assert entries(past, "daily", "--tag", "noon") == []
+    assert entries(past, "--tag", "nobody") == []
+    answer = past.ask("history", "--tag", "far", "--tag", "near")
+    assert answer.out.splitlines()[-1] == "1 of 1: 1 completed. None without an outcome."

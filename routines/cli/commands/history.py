@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.option("--since", metavar="WHEN", help="Not before this; a span is ago, like 18h.")
 @click.option("--problems", is_flag=True, help="Only what went wrong; exit 1 if there is any.")
 @click.option("--session", help="Only turns of this session.")
+@click.option("--tag", "tags", multiple=True, help="Only of routines with this tag.")
 @click.option("--before", metavar="REF", help="Only what is older than this occurrence.")
 @click.option("--follow", is_flag=True, help="Go on with what is yet to happen.")
 def command(
@@ -31,6 +32,7 @@ def command(
     since: str | None,
     problems: bool,
     session: str | None,
+    tags: tuple[str, ...],
     before: str | None,
     follow: bool,
 ) -> int:
@@ -47,6 +49,7 @@ def command(
         problems=problems,
         session=session,
         before=before,
+        tags=tags,
     )
     if follow:
         _follow(call, query)
