@@ -456,7 +456,13 @@ class Claimer:
                 ended = displaced(claim.record)
                 if ended is not None:
                     done.settled.append(
-                        claim.settle(ended.outcome, ended.reason, ended.detail, at=now)
+                        claim.settle(
+                            ended.outcome,
+                            ended.reason,
+                            ended.detail,
+                            at=now,
+                            settled_by=self._owner.user,
+                        )
                     )
                 elif claim.record.last != Event.PARKED.value:
                     lost.append(entry.claim_path)

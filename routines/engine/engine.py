@@ -568,7 +568,14 @@ class Engine:
         decided = self._cancelled(record) or self._work_again(record, now)
         if isinstance(decided, Verdict):
             done.settled.append(
-                claim.settle(decided.outcome, decided.reason, decided.detail, at=now, by=decided.by)
+                claim.settle(
+                    decided.outcome,
+                    decided.reason,
+                    decided.detail,
+                    at=now,
+                    by=decided.by,
+                    settled_by=self._owner.user,
+                )
             )
             claim.let_go()
             CancelStore(self._state).clear(record.ref)
