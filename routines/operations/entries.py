@@ -84,6 +84,7 @@ class Entry:
     wakeup: dict[str, Any] | None = None
     job: dict[str, Any] | None = None
     missed: dict[str, Any] | None = None
+    retry_at: datetime | None = None
 
     @property
     def usd(self) -> float | None:
@@ -154,6 +155,7 @@ JSON_KEYS = (
     "session", "epoch", "turn", "native_session", "agent", "agent_version", "model", "cwd",
     "exit_code", "signal", "usage", "prompt", "reply", "files", "delivered",
     "attempts", "recoveries", "definition", "owner", "run_id", "wakeup", "job", "missed",
+    "retry_at",
 )  # fmt: skip
 
 
@@ -217,6 +219,7 @@ def from_record(record: Record, *, state: StateFolder, standing: str) -> Entry:
         wakeup=claim.get("wakeup") if isinstance(claim.get("wakeup"), dict) else None,
         job=claim.get("job") if isinstance(claim.get("job"), dict) else None,
         missed=claim.get("missed") if isinstance(claim.get("missed"), dict) else None,
+        retry_at=record.retry_at,
     )
 
 
@@ -224,7 +227,10 @@ def _open_detail(record: Record) -> str:
     """Return what the newest line of an open claim says of it."""
     if record.end is not None or not record.events:
         return ""
-    return str(record.events[-1].get("detail") or "")
+    line = record.events[-1]
+    if record.last == Event.BUFFERED.value:
+        return str(line.get("detail") or "waits until the turn before it has ended")
+    return str(line.get("detail") or "")
 
 
 def _duration(record: Record) -> float | None:

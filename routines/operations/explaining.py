@@ -11,7 +11,7 @@ from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.record import Record
 from routines.domain.routine import Routine
 from routines.domain.schedule import Schedule, from_spec
-from routines.domain.zones import local_text
+from routines.domain.zones import EARLIEST, local_text
 from routines.errors import RoutinesError, UnknownOccurrence
 from routines.operations.context import Context
 from routines.operations.entries import Entry
@@ -25,7 +25,7 @@ from routines.operations.finding import (
 )
 from routines.operations.history import as_entry
 from routines.operations.life import Schedulers, schedulers
-from routines.operations.pending import Due, due_slots, due_words, open_claims
+from routines.operations.pending import Due, Held, due_slots, due_words, held_by, open_claims
 from routines.operations.steps import Step, steps_of
 from routines.store.claims import ClaimStore
 from routines.store.cursors import Cursor, CursorStore, Missed
@@ -42,6 +42,7 @@ class Verdict(StrEnum):
     MISSED = "missed"
     OWED = "owed"
     WAITING = "waiting"
+    PAUSED = "paused"
     NEVER_DUE = "never due"
     UNKNOWN = "unknown"
     NOT_YET = "not yet"
@@ -62,6 +63,7 @@ class Explanation:
         steps: What happened, in order, if it has one.
         next: The next slot, or None.
         known: Whether the routine has a file now.
+        paused: What holds it back meanwhile, or None.
         newest: Whether the name alone stands for it: nothing newer is recorded.
     """
 
@@ -76,6 +78,7 @@ class Explanation:
     next: datetime | None = None
     known: bool = True
     newest: bool = False
+    paused: Held | None = None
 
     @property
     def id(self) -> str:
@@ -247,7 +250,11 @@ class _Explainer:
             ),
             next=self._next(),
             known=self.routine is not None,
+            paused=self._paused() if entry.outcome is None and not entry.is_running else None,
         )
+
+    def _paused(self) -> Held | None:
+        return held_by(self.state, self.name, now=self.now)
 
     def _alert_steps(self, entry: Entry) -> list[Step]:
         """Return who was told of a slot that did not do its work, or why nobody was."""
@@ -308,10 +315,40 @@ class _Explainer:
         if at <= self.cursor.since:
             why = "it counts from {0}: its schedule was changed then, or it was switched on again"
             return self._answer(at, Verdict.NEVER_DUE, why, self.cursor.since)
+        paused = self._paused()
+        if paused is not None and at > self._newest_dealt_with():
+            return self._held_back(at, paused)
         due = self._due()
         if due is not None and due.owed.base < at <= due.slot:
             return self._pending(at, due)
         return self._gone(at)
+
+    def _newest_dealt_with(self) -> datetime:
+        """Return the newest slot that has a record; the time it counts from if none has."""
+        since = EARLIEST if self.cursor is None else self.cursor.since
+        if self.state is None:
+            return since
+        try:
+            last = newest(self.state, self.name, until=self.now, slots_only=True)
+        except UnknownOccurrence:
+            return since
+        return max(since, last.last if isinstance(last, Missed) else last.occurrence.instant)
+
+    def _held_back(self, at: datetime, paused: Held) -> Explanation:
+        what = "everything is paused" if paused.everything else "paused"
+        who = f"{what} by {paused.by} since {{0}}"
+        instants = [paused.since]
+        if paused.until is not None:
+            who += " until {1}"
+            instants.append(paused.until)
+        if paused.reason:
+            who += f" ({_escaped(paused.reason)})"
+        if self.schedule is not None and self.schedule.next_after(self.now) is None:
+            then = "It fires when that ends"
+        else:
+            reason = "paused" if at > paused.since else "no-scheduler"
+            then = f"It is recorded as missed: {reason} when that ends"
+        return self._answer(at, Verdict.PAUSED, f"{who}. {then}", *instants)
 
     def _not_named(self, at: datetime, schedule: Schedule) -> Explanation:
         before, after = schedule.newest_at_or_before(at), schedule.next_after(at)

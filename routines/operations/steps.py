@@ -9,6 +9,8 @@ from routines.domain.names import format_instant, parse_instant
 from routines.domain.occurrence import Kind
 from routines.domain.record import Event, Record
 from routines.domain.schedule import Schedule
+from routines.domain.zones import local_text, zone
+from routines.errors import InvalidZone
 from routines.operations.entries import Entry
 
 _SECOND = timedelta(seconds=1)
@@ -112,7 +114,36 @@ def _event_text(word: str, event: dict[str, Any], record: Record) -> str:
         return f"run {event.get('run_id', '?')}"
     if word == Event.ATTEMPT.value:
         return f"taken up again, attempt {event.get('n', '?')}"
-    return str(event.get("detail") or "")
+    detail = str(event.get("detail") or "")
+    if word == Event.BUFFERED.value:
+        return detail or "waits until the turn before it has ended"
+    if word == Event.RETRY.value:
+        return _retry_text(event, detail, record)
+    if word == Event.PARKED.value:
+        why = f": {detail}" if detail else ""
+        return f"waits for a person, `routines recover` or `routines cancel`{why}"
+    if word == Event.CANCELLING.value:
+        newer = event.get("newer")
+        return f"makes way for {newer}" if newer else f"asked by {event.get('by') or 'somebody'}"
+    return detail
+
+
+def _retry_text(event: dict[str, Any], detail: str, record: Record) -> str:
+    if event.get("person"):
+        return f"recovered by {event.get('by') or 'a person'}: tried at once, however late"
+    why = f": {detail}" if detail else ""
+    if "rerun" in event:
+        return f"run again as #{int(event['rerun']) + 1}{why}"
+    return f"tried again at {_local(event.get('until'), record)}{why}"
+
+
+def _local(until: object, record: Record) -> str:
+    """Return an instant within a sentence, in the zone that the claim was made in."""
+    try:
+        at = parse_instant(str(until))
+        return local_text(at, zone(str(record.claim.get("tz") or "UTC")))
+    except (ValueError, InvalidZone):
+        return str(until)
 
 
 def _started_text(event: dict[str, Any], record: Record) -> str:
@@ -138,6 +169,8 @@ def _did_not_happen(record: Record, entry: Entry) -> list[Step]:
     """Return what a person may have waited for."""
     if entry.outcome not in ("failed", "timed-out", "interrupted"):
         return []
+    if record.retries and not record.by_person:
+        return [Step(None, "no retry", "that was the last attempt")]
     if record.started is not None:
         return [Step(None, "no retry", "the turn had started")]
     return []

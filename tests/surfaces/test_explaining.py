@@ -229,3 +229,127 @@ def test_of_a_routine_without_a_schedule_its_newest_run_is_meant(ws):
     ws.started(run)
 
     assert ws.ask("explain", "by-name").out.startswith(ws.end(run))
+
+
+# What has not ended -------------------------------------------------------------------------------
+
+
+def steps(ws: World, *words: str) -> list[str]:
+    """The steps as words and texts, without their times."""
+    out = ws.ask("explain", *words, width=400).out.splitlines()
+    return [row[12:] for row in out[3 : out.index("", 3)]]
+
+
+def open_with(ws: World, word: str, **line: object) -> None:
+    from routines.domain.record import Event
+
+    claim = ws.claim("nightly-audit", berlin("03:00"))
+    claim.append(Event(word), at=berlin("03:01"), **line)
+    claim.let_go()
+
+
+def test_a_buffered_slot_says_what_it_waits_for(audit):
+    open_with(audit, "buffered")
+
+    assert verdict(audit, "nightly-audit") == (
+        "buffered since Sun 29 Nov 03:00: waits until the turn before it has ended"
+    )
+    assert steps(audit, "nightly-audit")[-1] == (
+        "buffered  waits until the turn before it has ended"
+    )
+
+
+def test_a_slot_that_is_tried_again_says_when_and_why(audit):
+    open_with(audit, "retry", until="2026-11-29T15:30:00Z", detail="connection refused")
+
+    assert verdict(audit, "nightly-audit") == (
+        "retrying: again at Sun 29 Nov 16:30: connection refused"
+    )
+    assert steps(audit, "nightly-audit")[-1] == (
+        "retry     tried again at Sun 29 Nov 2026 16:30 +01:00: connection refused"
+    )
+    assert "again 16:30: connection refused" in audit.ask("history", "nightly-audit").out
+
+
+def test_a_turn_that_is_run_again_says_which_time_it_is(audit):
+    open_with(audit, "retry", until="2026-11-29T15:00:00Z", detail="ana died", rerun=1)
+
+    assert verdict(audit, "nightly-audit") == "retrying: again now: ana died"
+    assert steps(audit, "nightly-audit")[-1] == "retry     run again as #2: ana died"
+
+
+def test_a_parked_slot_says_how_it_goes_on_and_who_let_it(audit):
+    audit.scheduler()
+    open_with(audit, "parked", detail="connection refused")
+
+    assert verdict(audit, "nightly-audit") == (
+        "parked: connection refused. routines recover nightly-audit lets it run after all"
+    )
+    audit.ask("recover", "nightly-audit")
+    found = steps(audit, "nightly-audit")
+    assert found[-2] == (
+        "parked    waits for a person, `routines recover` or `routines cancel`: connection refused"
+    )
+    assert found[-1].startswith("retry     recovered by ")
+    assert found[-1].endswith(": tried at once, however late")
+
+
+def test_a_superseded_slot_names_the_newer_one(audit):
+    from routines.domain.record import Event
+
+    claim = audit.started(audit.claim("nightly-audit", berlin("03:00")))
+    newer = "nightly-audit@2026-11-29T03:00:00Z"
+    claim.append(Event.CANCELLING, at=berlin("04:00"), by="ana@studio", person=False, newer=newer)
+    audit.end(claim, "superseded", None, f"by {newer}", took=3605)
+
+    assert verdict(audit, "nightly-audit") == f"superseded after 1 h 5 s: by {newer}"
+    assert f"cancelling  makes way for {newer}" in steps(audit, "nightly-audit")
+
+
+def test_a_cancelled_turn_says_who_asked(audit):
+    from routines.domain.record import Event
+
+    claim = audit.started(audit.claim("nightly-audit", berlin("03:00")))
+    claim.append(Event.CANCELLING, at=berlin("03:10"), by="ben@studio", person=True)
+    audit.end(claim, "cancelled", "person", "wrong branch", took=605)
+
+    assert "cancelling  asked by ben@studio" in steps(audit, "nightly-audit")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("nightly-audit",), "paused by {by} since Sun 29 Nov 02:00 (moving)."),
+        (("--all",), "everything is paused by {by} since Sun 29 Nov 02:00 (moving)."),
+    ],
+)
+def test_a_slot_that_falls_due_in_a_pause_says_who_paused_it(audit, words, says):
+    import json
+
+    audit.scheduler()
+    audit.done("nightly-audit", berlin("2026-11-28 03:00"))
+    audit.clock = type(audit.clock)(berlin("02:00"))
+    (found,) = json.loads(audit.ask("pause", *words, "--reason", "moving", "--json").out)
+    audit.clock = type(audit.clock)(NOW)
+
+    assert verdict(audit, "nightly-audit") == (
+        says.format(by=found["paused"]["by"]) + " It is recorded as missed: paused when that ends."
+    )
+    answer = json.loads(audit.ask("explain", "nightly-audit", "--json").out)
+    assert answer["verdict"] == "paused"
+
+
+def test_a_one_shot_that_falls_due_in_a_pause_fires_when_that_ends(ws):
+    ws.routine("once", 'at: "2026-11-29 09:00"\n')
+    ws.seen("once", {"at": "2026-11-29T08:00:00Z", "tz": "Europe/Berlin"})
+    ws.scheduler()
+    ws.ask("pause", "once")
+
+    assert verdict(ws, "once").endswith(". It fires when that ends.")
+
+
+def test_what_is_put_off_in_a_pause_says_that_too(audit):
+    open_with(audit, "retry", until="2026-11-29T15:30:00Z", detail="connection refused")
+    audit.ask("pause", "nightly-audit")
+
+    assert "connection refused; paused by " in verdict(audit, "nightly-audit")

@@ -24,6 +24,7 @@ RECORD_KEYS = [
     ),
     *("model", "cwd", "exit_code", "signal", "usage", "prompt", "reply", "files", "delivered"),
     *("attempts", "recoveries", "definition", "owner", "run_id", "wakeup", "job", "missed"),
+    "retry_at",
 ]
 
 

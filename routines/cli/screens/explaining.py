@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from routines.cli.escape import escape, line, pad, wrap
-from routines.cli.screens.words import outcome_cell, why, word
+from routines.cli.screens.words import held_words, outcome_cell, why, word
 from routines.cli.times import Times, took, until
 from routines.operations.entries import Entry
 from routines.operations.explaining import Explanation, Verdict
@@ -26,15 +26,25 @@ def explain_screen(found: Explanation, times: Times, *, width: int) -> list[str]
 
 def _verdict(found: Explanation, times: Times) -> str:
     if found.verdict is Verdict.RECORDED and found.entry is not None:
-        return line(_recorded(found.entry, times))
+        held = "" if found.paused is None else f"; {held_words(found.paused, times)}"
+        return line(_recorded(found.entry, times) + held)
     text = line(found.why).format(*(times.sentence(at) for at in found.instants))
     word = found.verdict.value
+    if found.verdict is Verdict.PAUSED:
+        return f"{text}."
     if found.verdict is Verdict.MISSED and found.entry is not None:
         word = outcome_cell(found.entry)
     return f"{word}: {text}" + ("" if text.endswith(".") else ".")
 
 
 def _recorded(entry: Entry, times: Times) -> str:
+    if entry.state == "retrying" and entry.retry_at is not None:
+        when = "now" if entry.retry_at <= times.now else f"at {times.sentence(entry.retry_at)}"
+        return f"retrying: again {when}" + (f": {entry.detail}" if entry.detail else "")
+    if entry.state == "parked":
+        said = f": {entry.detail}" if entry.detail else ""
+        name = word(entry.routine or entry.id)
+        return f"parked{said}. routines recover {name} lets it run after all"
     if entry.outcome is None:
         began = entry.started_at or entry.claimed_at
         since = "" if began is None else f" since {times.sentence(began)}"

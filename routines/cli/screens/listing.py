@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from routines.cli.escape import escape, fit, line, pad
 from routines.cli.escape import width as columns_of
 from routines.cli.screens.table import Column, Row, layout
-from routines.cli.screens.words import held_words, outcome_cell, why, word
+from routines.cli.screens.words import held_words, outcome_cell, retry_words, why, word
 from routines.cli.times import Times, took, until
 from routines.domain.durations import humanize
 from routines.domain.outcome import Outcome
@@ -160,12 +160,6 @@ def _last(row: Routine, listing: Listing, times: Times) -> str:
         return last
     behind = f"{times.cell(row.buffered)} is buffered"
     return behind if row.last is None else f"{behind}; {last}"
-
-
-def retry_words(at: datetime, why: str, times: Times) -> str:
-    """Return `again 16:30: connection refused`; `again now` where that has come."""
-    when = "now" if at <= times.now else times.cell(at.replace(second=0))
-    return f"again {when}" + (f": {why}" if why else "")
 
 
 def last_cell(entry: Entry, times: Times) -> str:

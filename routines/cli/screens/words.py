@@ -1,6 +1,6 @@
 """How one row of the history reads: its outcome, its note, its place in time."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from routines.cli.escape import escape, line
 from routines.cli.times import Times, took
@@ -133,8 +133,16 @@ def _open_note(entry: Entry, times: Times) -> str:
             return f"its owner is gone ({owner}, pid {pid}); a scheduler settles it"
         case "unknown":
             return f"can't tell from here: owner {owner}, pid {pid}"
+        case "retrying" if entry.retry_at is not None:
+            return retry_words(entry.retry_at, entry.detail, times)
         case _:
             return entry.detail or _origin(entry)
+
+
+def retry_words(at: datetime, why: str, times: Times) -> str:
+    """Return `again 16:30: connection refused`; `again now` where that has come."""
+    when = "now" if at <= times.now else times.cell(at.replace(second=0))
+    return f"again {when}" + (f": {why}" if why else "")
 
 
 def held_words(held: Held, times: Times) -> str:
