@@ -28,11 +28,12 @@ def test_the_second_of_two_runs_at_once_names_the_first_within_a_second(workspac
     first = workspace.begin("run", "digest")
     begun(workspace)
     idle = min(_timed(workspace, "history")[0] for _ in range(3))
-    seconds, second = _timed(workspace, "run", "digest")
-    assert second.returncode == 75
-    assert "session routine:digest is busy: digest/" in second.stderr
+    refusals = [_timed(workspace, "run", "digest") for _ in range(3)]
+    for _, second in refusals:
+        assert second.returncode == 75
+        assert "session routine:digest is busy: digest/" in second.stderr
     # A second for the answer itself; what a command costs at all here is not its fault.
-    assert seconds - idle < 1.0
+    assert min(seconds for seconds, _ in refusals) - idle < 1.0
     code, said = workspace.json("run", "digest")
     assert (code, said["error"]["code"]) == (75, "session-busy")
     go(workspace)
