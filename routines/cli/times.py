@@ -5,7 +5,7 @@ has changed since, or changes before) carries its own.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from routines.domain.durations import humanize
@@ -16,6 +16,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 # A day of the month alone (`Fri 27`) is unambiguous for less than the shortest month.
 _SAME_MONTH = timedelta(days=27)
 _WEEK = timedelta(days=6)
+_CENT = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,18 @@ class Times:
         text = f"{_DAYS[here.weekday()]} {here.day} {_MONTHS[here.month - 1]}"
         return text if here.year == self.here(self.now).year else f"{text} {here.year}"
 
+    def calendar(self, day: date) -> str:
+        """Return a calendar day: `today`, `Fri 27`, `Fri 27 Nov 2025`."""
+        today = self.here(self.now).date()
+        if day == today:
+            return "today"
+        text = f"{_DAYS[day.weekday()]} {day.day:02}"
+        if abs(day - today) <= _SAME_MONTH:
+            return text
+        return f"{text} {_MONTHS[day.month - 1]}" + (
+            "" if day.year == today.year else f" {day.year}"
+        )
+
     def sentence(self, instant: datetime) -> str:
         """Return `Fri 27 Nov 03:00`."""
         return self._with_offset(f"{self.day(instant)} {self.clock(instant)}", instant)
@@ -127,7 +140,7 @@ def took(span: timedelta | None) -> str:
 
 
 def usd(amount: float | None) -> str:
-    """Return `$0.08`, `-` if the agent reports no cost; fractions of a cent are kept visible."""
+    """Return `$0.08`, `-` if the agent reports no cost, `<$0.01` for less than a cent."""
     if amount is None:
         return "-"
-    return f"${amount:.2f}" if amount == 0 or amount >= 0.01 else f"${amount:.4f}"  # noqa: PLR2004
+    return "<$0.01" if 0 < amount < _CENT else f"${amount:,.2f}"

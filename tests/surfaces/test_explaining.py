@@ -302,7 +302,7 @@ def test_a_superseded_slot_names_the_newer_one(audit):
     claim.append(Event.CANCELLING, at=berlin("04:00"), by="ana@studio", person=False, newer=newer)
     audit.end(claim, "superseded", None, f"by {newer}", took=3605)
 
-    assert verdict(audit, "nightly-audit") == f"superseded after 1 h 5 s: by {newer}"
+    assert verdict(audit, "nightly-audit") == f"superseded after 1 h: by {newer}"
     assert f"cancelling  makes way for {newer}" in steps(audit, "nightly-audit")
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.option("--tag", "tags", multiple=True, help="Only of routines with this tag.")
 @click.option("--before", metavar="REF", help="Only what is older than this occurrence.")
 @click.option("--follow", is_flag=True, help="Go on with what is yet to happen.")
+@click.option("--usage", "used", is_flag=True, help="What it cost: by day and routine.")
 def command(
     call: Call,
     *,
@@ -35,6 +36,7 @@ def command(
     tags: tuple[str, ...],
     before: str | None,
     follow: bool,
+    used: bool,
 ) -> int:
     """Show what happened, newest first: of one routine, or of all in the last 24 hours."""
     from routines.domain.when import parse_when
@@ -51,6 +53,11 @@ def command(
         before=before,
         tags=tags,
     )
+    if used:
+        if follow:
+            raise click.UsageError("--usage and --follow exclude each other")
+        _usage(call, query)
+        return 0
     if follow:
         _follow(call, query)
         return 0
@@ -63,6 +70,18 @@ def command(
         routine = None if name is None else call.context.workspace.routines.get(name)
         call.print(history_screen(found, routine, call.times(name), width=call.width))
     return 1 if problems and found.entries else 0
+
+
+def _usage(call: Call, query: "Query") -> None:
+    from routines.operations.usage import usage
+
+    found = usage(call.context, query)
+    if call.json:
+        call.answer(found.to_json())
+        return
+    from routines.cli.screens.usage import usage_screen
+
+    call.print(usage_screen(found, call.times(query.routine), width=call.width))
 
 
 def _follow(call: Call, query: "Query") -> None:
