@@ -15,6 +15,7 @@ from routines.engine import host
 from routines.engine.arming import counted
 from routines.engine.engine import Engine
 from routines.engine.off_loop import quiet
+from routines.store import locks
 from routines.store.claims import ClaimStore
 from routines.store.control import CancelStore
 from routines.store.cursors import CursorStore
@@ -141,7 +142,7 @@ class Stage:
         await quiet()
         engine._pool.shutdown(wait=True)
         if engine._scheduler_fd is not None:
-            os.close(engine._scheduler_fd)
+            locks.let_go(engine._scheduler_fd)
 
     def cancel(self, ref, *, by="ana@studio", person=True, reason=""):
         store = CancelStore(self.state)
