@@ -24,12 +24,24 @@ class Agenda:
         self._waiting: dict[str, datetime] = {}
         self._faults: dict[str, int] = {}
         self._seen: dict[str, datetime] = {}
+        self._routines: dict[str, Routine] = {}
 
     def rebuild(self, routines: Mapping[str, Routine], now: datetime) -> None:
-        """Forget everything and look at every routine at once: after an edit, or a clock step."""
+        """Forget everything and look at every routine at once: at boot, or after a clock step."""
         self._heap.clear()
         self._version.clear()
         self._waiting = dict.fromkeys(routines, now)
+        self._routines = dict(routines)
+
+    def refresh(self, routines: Mapping[str, Routine], now: datetime) -> None:
+        """Look at once at the routines that an edit has changed: the others are as they were."""
+        for name in self._routines.keys() - routines.keys():
+            self.forget(name)
+        for name, routine in routines.items():
+            if self._routines.get(name) is not routine:
+                self.forget(name)
+                self._waiting[name] = now
+        self._routines = dict(routines)
 
     def arm(self, routine: Routine, now: datetime) -> None:
         """Set the next slot of *routine* after *now*; what waited for it waits no more."""

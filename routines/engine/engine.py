@@ -339,6 +339,7 @@ class Engine:
         self._unstarted, self._arm_again = Unstarted(), True
         self._refused: frozenset[str] = frozenset()
         self._not_armed: frozenset[str] = frozenset()
+        self._digests: dict[str, tuple[Routine, str]] = {}
         self._waiting: dict[str, str] = {}
         self._alerter = Alerter(
             self._state,
@@ -505,18 +506,27 @@ class Engine:
 
     def _arm(self, now: datetime) -> None:
         failed = self._arming.arm(self._definitions, now)
-        self._agenda.rebuild(self._definitions.routines, now)
+        if self._arm_again:
+            self._agenda.rebuild(self._definitions.routines, now)
+        else:
+            self._agenda.refresh(self._definitions.routines, now)
         # The cursors of those that failed are tried again at the next pass.
         self._arm_again = bool(failed)
         self._not_armed = frozenset(failed)
         if self._scheduler is not None:
             armed = {
-                name: routine.digest()
+                name: self._digest(routine)
                 for name, routine in self._definitions.routines.items()
                 if routine.enabled and not self._external_clock
             }
             self._scheduler = replace(self._scheduler, armed=armed)
             self._beat_at = float("-inf")
+
+    def _digest(self, routine: Routine) -> str:
+        known = self._digests.get(routine.name)
+        if known is None or known[0] is not routine:
+            known = self._digests[routine.name] = (routine, routine.digest())
+        return known[1]
 
     def _see_switches(self, now: datetime) -> None:
         """End pauses whose time has come, and look at everything again when one has ended."""
