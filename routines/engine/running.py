@@ -210,15 +210,15 @@ class Runner:
             log.error("turn-not-started", extra={"ref": running.ref, "error": error.message})  # noqa: TRY400
             return None
         finally:
-            ready.room.let_go()
             ready.claim.let_go()
             if lingering is None:
+                ready.room.let_go()
                 ready.lease.let_go()
             else:
                 self._linger(lingering, ready)
 
     def _linger(self, future: asyncio.Future[Any], ready: Ready) -> None:
-        """Keep the session busy until a function that ignored its limit has really ended (T5)."""
+        """Keep session and room until a function that ignored its limit has really ended (T5)."""
         log.warning("still-running", extra={"ref": ready.claim.record.ref})
         self._lingering.add(future)
 
@@ -226,6 +226,7 @@ class Runner:
             self._lingering.discard(ended)
             if not ended.cancelled():
                 ended.exception()
+            ready.room.let_go()
             ready.lease.let_go()
 
         future.add_done_callback(free)
