@@ -121,10 +121,8 @@ class Reader:
             text=True,
             timeout=120,
         )
-        # Without a log of its own, Python prints the bare names of warnings on stderr.
-        bare = re.sub(r"^(?:settled|absent|missed)\n", "", ended.stdout, flags=re.MULTILINE)
         code = f"\n[exit {ended.returncode}]" if ended.returncode else ""
-        return self.at_home(bare.rstrip("\n")) + code
+        return self.at_home(ended.stdout.rstrip("\n")) + code
 
     def at_home(self, text):
         """Return *text* with the home that a page would show."""

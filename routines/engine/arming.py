@@ -16,6 +16,9 @@ from routines.store.cursors import Cursor, CursorStore, Missed, Standing
 from routines.store.state import State
 
 log = logging.getLogger("routines")
+# Else Python prints the bare words of warnings on stderr where a host program, or a command
+# other than `start`, has set up no log.
+log.addHandler(logging.NullHandler())
 
 _WHY = {
     Standing.DISABLED: Reason.DISABLED,

@@ -157,8 +157,10 @@ def _write(root: str, texts: dict[str, str]) -> tuple[list[str], list[str]]:
     for relative, text in texts.items():
         path = os.path.join(root, relative)
         try:
-            files.make_folder(os.path.dirname(path))
-            made = files.create(path, text.encode("utf-8", "surrogateescape"))
+            # People's own files: shared with whom their umask says, and git keeps them.
+            files.make_folder(os.path.dirname(path), mode=files.SHARED_FOLDER)
+            data = text.encode("utf-8", "surrogateescape")
+            made = files.create(path, data, mode=files.SHARED_FILE)
         except OSError as error:
             raise files.fault(error, "write", path) from error
         (written if made else kept).append(relative)

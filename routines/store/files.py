@@ -27,6 +27,8 @@ _Result = TypeVar("_Result")
 _SYNC_THREADS = 16
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
+# What people write and others may read: the umask says who.
+SHARED_FOLDER, SHARED_FILE = 0o777, 0o666
 # Drafts begin with a dot and are nothing to a reader; the ending tells a person what they are.
 _DRAFT = ".draft"
 _READING = ("read", "list")
@@ -202,7 +204,7 @@ def root(path: str) -> None:
     _rooted.add(path)
 
 
-def add_folder(path: str) -> list[str]:
+def add_folder(path: str, mode: int = _FOLDER_MODE) -> list[str]:
     """Make *path* and what is missing above it; return the parents that are yet to be synced.
 
     Below the state folder one that is there already counts too, once a process: whoever made it
@@ -224,16 +226,16 @@ def add_folder(path: str) -> list[str]:
         place = above
     for new in reversed(missing):
         with contextlib.suppress(FileExistsError):
-            calls.mkdir(new, _FOLDER_MODE)
+            calls.mkdir(new, mode)
     unsynced = [*doubtful[::-1], *missing[::-1]]
     for folder in unsynced:
         _unrooted.setdefault(os.path.dirname(folder), set()).add(folder)
     return [os.path.dirname(folder) for folder in unsynced]
 
 
-def make_folder(path: str) -> None:
-    """Make *path* and what is missing above it, durably."""
-    for parent in add_folder(path):
+def make_folder(path: str, *, mode: int = _FOLDER_MODE) -> None:
+    """Make *path* and what is missing above it, durably; private unless *mode* says otherwise."""
+    for parent in add_folder(path, mode):
         sync_folder(parent)
 
 
@@ -292,13 +294,13 @@ def remove_tree(path: str) -> None:
 # Whole files --------------------------------------------------------------------------------
 
 
-def open_new(path: str) -> int:
-    """Return a descriptor for a new private file at *path*; FileExistsError if the name is taken.
+def open_new(path: str, mode: int = _FILE_MODE) -> int:
+    """Return a descriptor for a new file, private by default, at *path*; FileExistsError if the name is taken.
 
     It is open for reading and appending, and closed in programs that are started.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    return calls.open(path, flags, _FILE_MODE)
+    return calls.open(path, flags, mode)
 
 
 def open_append(path: str, *, create: bool = False) -> int:
@@ -329,9 +331,9 @@ def draft_name(path: str) -> str:
     return os.path.join(folder, f".{name[:100]}.{os.getpid()}.{secrets.token_hex(4)}{_DRAFT}")
 
 
-def _write_draft(path: str, data: bytes, *, sync: bool) -> str:
+def _write_draft(path: str, data: bytes, *, sync: bool, mode: int = _FILE_MODE) -> str:
     draft = draft_name(path)
-    fd = open_new(draft)
+    fd = open_new(draft, mode)
     try:
         try:
             write_all(fd, data)
@@ -345,12 +347,12 @@ def _write_draft(path: str, data: bytes, *, sync: bool) -> str:
     return draft
 
 
-def create(path: str, data: bytes) -> bool:
+def create(path: str, data: bytes, *, mode: int = _FILE_MODE) -> bool:
     """Bring *path* into being with *data* in it, durably; False if the name is taken.
 
-    If it can't be made durable it is taken back: who is told that it failed never sees it.
+    It is private unless *mode* says otherwise. If it can't be made durable it is taken back: who is told that it failed never sees it.
     """
-    draft = _write_draft(path, data, sync=True)
+    draft = _write_draft(path, data, sync=True, mode=mode)
     created = _publish(draft, path)
     try:
         # Also when it was there already: whoever made it may have died before its sync.

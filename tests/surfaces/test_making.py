@@ -160,3 +160,25 @@ def test_adopt_takes_a_moved_state_folder_and_fork_gives_a_copy_its_own_id(ws):
     assert ws.state.workspace == before
     assert ws.ask("doctor", "--fork").code == 0
     assert ws.state.workspace != before
+
+
+@pytest.mark.parametrize(
+    ("umask", "file", "folder"), [(0o022, 0o644, 0o755), (0o077, 0o600, 0o700)]
+)
+def test_files_for_people_honour_the_umask_and_the_state_is_private(empty, umask, file, folder):
+    import os
+
+    old = os.umask(umask)
+    try:
+        empty.ask("init", "--yes")
+        empty.ask("new", "weekly", "--cron", "0 9 * * 1", "Look.")
+    finally:
+        os.umask(old)
+
+    def mode(path: str) -> int:
+        return (empty.root / path).stat().st_mode & 0o777
+
+    for path in ("routines.yaml", "routines/daily-digest.yaml", "routines/weekly.yaml"):
+        assert mode(path) == file, path
+    assert mode("routines") == folder
+    assert (mode(".routines"), mode(".routines/format")) == (0o700, 0o600)
