@@ -378,16 +378,21 @@ class SwitchStore:
         Raises:
             NotDurable: It could not be written; the old one stands, if there was one.
         """
-        _write(
-            self._path(switch.routine),
-            {
-                "routine": switch.routine,
-                "by": switch.by,
-                "since": format_instant(switch.since),
-                "until": None if switch.until is None else format_instant(switch.until),
-                "reason": switch.reason,
-            },
-        )
+        path = self._path(switch.routine)
+        before = files.read(path)
+        data = {
+            "routine": switch.routine,
+            "by": switch.by,
+            "since": format_instant(switch.since),
+            "until": None if switch.until is None else format_instant(switch.until),
+            "reason": switch.reason,
+        }
+        try:
+            _write(path, data)
+        except StoreError:
+            # Where only the last sync failed it is there: told "failed", nobody sees it happen.
+            _put_back(path, before)
+            raise
 
     def remove(self, routine: str | None) -> bool:
         """End the pause of *routine*, or of everything if None; False if there was none.
@@ -396,13 +401,24 @@ class SwitchStore:
             NotDurable: It could not be removed, or may come back after a power cut.
         """
         path = self._path(routine)
+        before = files.read(path)
         try:
             removed = files.remove(path)
             if removed:
                 files.sync_folder(os.path.dirname(path))
         except OSError as error:
+            _put_back(path, before)
             raise files.fault(error, "remove", path) from error
         return removed
+
+
+def _put_back(path: str, content: bytes | None) -> None:
+    """Make *path* what it was before a change that failed, as far as the disk allows."""
+    if content is None:
+        files.discard(path)
+    elif files.read(path) != content:
+        with contextlib.suppress(OSError):
+            files.replace(path, content, sync=False)
 
 
 def _switch(found: dict[str, Any] | None) -> Switch | None:
