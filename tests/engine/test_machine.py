@@ -1,0 +1,78 @@
+"""Random sequences of all that may happen to a state folder; see `tests.engine.machine`.
+
+The long version: `python -m tests.campaigns.machine --minutes 60`.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import HealthCheck, Phase, settings
+
+from routines.domain.retry import Retry
+from tests.engine.machine import Machine, play
+from tests.engine.stage import HOUR, MINUTE, SECOND, every, routine
+
+# The same sequences each time. One that fails is printed as it is: the campaign cuts it down, which
+# would take minutes here.
+Machine.TestCase.settings = settings(
+    max_examples=16,
+    stateful_step_count=40,
+    phases=[Phase.explicit, Phase.generate],
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+TestMachine = Machine.TestCase
+
+
+# Sequences that failed once, cut down to what they need -----------------------------------------
+
+
+def three(**first):
+    """Return the beginning: three routines, of which the first is as told."""
+    usual = [routine(name, every(60)) for name in "abc"]
+    return "begin", {"routines": (replace(usual[0], **first), *usual[1:]), "concurrency": 3}
+
+
+def test_slot_delivered_in_a_pause_passes_nothing_over_in_silence():
+    steps = [
+        three(schedule=every(10)),
+        ("pause", {"name": None, "minutes": None}),
+        ("die_in_the_middle", {"calls": 6, "span": 20 * SECOND, "away": 5 * HOUR}),
+        ("fire_slot", {"name": "a", "back": 0, "odd": False}),
+    ]
+    assert play(steps) is None
+
+
+def test_turn_that_swallows_its_end_keeps_its_group():
+    group = {"exclusive": "shop", "timeout": 25 * MINUTE}
+    begin, given = three(schedule=every(10), **group)
+    given["routines"] = tuple(replace(one, **group) for one in given["routines"])
+    steps = [
+        (begin, given),
+        ("next_turns", {"moods": ["stubborn"]}),
+        ("advance_long", {"span": HOUR}),
+    ]
+    assert play(steps) is None
+
+
+def test_pause_that_failed_is_none():
+    steps = [
+        three(),
+        ("pause", {"name": None, "minutes": None}),
+        ("disk_is_full_once", {"name": "fsync", "nth": 1}),
+        ("pause", {"name": "b", "minutes": None}),
+    ]
+    assert play(steps) is None
+
+
+def test_waiting_claim_that_is_given_up_says_who_settled_it():
+    steps = [
+        three(schedule=every(10), retry=Retry(attempts=3)),
+        ("next_turns", {"moods": ["unavailable"] * 3}),
+        ("advance", {"span": 10 * MINUTE}),
+        ("sleep_the_machine", {"span": 5 * HOUR}),
+        ("advance", {"span": timedelta(minutes=5)}),
+    ]
+    assert play(steps) is None
