@@ -689,7 +689,11 @@ class _Judge:
         declared = self.said.failed()
         if declared is not None:
             declared = declared or self.said.reply()
-        return one_line(declared or "") or self.err.last_line() or self.out.last_line()
+        words = one_line(declared or "") or self.err.last_line()
+        if words or self.spec.output is OutputFormat.TEXT:
+            return words or self.out.last_line()
+        # What it prints is for programs: a person wants the reply in it, as far as it came.
+        return one_line(self.said.reply() or "")
 
     def _reply(self, outcome: Outcome | None) -> Reply:
         text, cut = self._text()

@@ -477,7 +477,9 @@ class _Routine:
         try:
             return make()
         except InvalidSchedule as error:
-            self.report.refuse(node, key, error.message, error.hint)
+            # What was found is said before it; said again it would read as two.
+            quoted = f"{node.text!r} " if isinstance(node, Scalar) else ""
+            self.report.refuse(node, key, error.message.removeprefix(quoted), error.hint)
             return None
 
     # --- what ---

@@ -240,6 +240,7 @@ class WakeRequest:
         session: Whose wake-up; None gives it a session of its own, `wake:<id>`.
         by: `user@host`, or the key of the turn that asks.
         turn: The key of the turn that asks, or None.
+        can_wait: Whether the asker is in a turn, and may wait within it.
     """
 
     prompt: Any
@@ -251,6 +252,7 @@ class WakeRequest:
     session: str | None = None
     by: str = ""
     turn: str | None = None
+    can_wait: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,9 +320,9 @@ def check_request(
     place = zone(tz)
     schedule: schedules.Schedule | None = None
     if timing is Timing.IN:
-        first = _checked_in(asked, now, bounds)
+        first = _checked_in(asked, now, bounds, can_wait=request.can_wait)
     elif timing is Timing.AT:
-        first = _checked_at(asked, now, bounds, place)
+        first = _checked_at(asked, now, bounds, place, can_wait=request.can_wait)
     else:
         check = _checked_every if timing is Timing.EVERY else _checked_cron
         schedule = check(asked, now, bounds, place)
@@ -477,13 +479,20 @@ def _whole_second_from(instant: datetime) -> datetime:
     return instant if not instant.microsecond else instant.replace(microsecond=0) + _SECOND
 
 
-def _checked_in(asked: str, now: datetime, bounds: Bounds) -> datetime:
+def _later(least: str, *, can_wait: bool) -> str:
+    """Return what to do about a time that is too near."""
+    if can_wait:
+        return f'Wait within this turn, or ask again with in="{least}".'
+    return f'Ask again with in="{least}".'
+
+
+def _checked_in(asked: str, now: datetime, bounds: Bounds, *, can_wait: bool) -> datetime:
     span = _checked_span(Timing.IN, asked)
     least = format_span(bounds.ahead)
     if span < bounds.ahead:
         raise _refused(
             f'in "{_quoted(asked)}" is too soon; the shortest is {least}.',
-            f'Wait within this turn, or ask again with in="{least}".',
+            _later(least, can_wait=can_wait),
         )
     if span > bounds.furthest:
         raise _too_far(Timing.IN, asked, bounds)
@@ -509,7 +518,9 @@ def short_day(local: datetime) -> str:
     return day_text(local).rpartition(" ")[0]
 
 
-def _checked_at(asked: str, now: datetime, bounds: Bounds, place: ZoneInfo) -> datetime:
+def _checked_at(
+    asked: str, now: datetime, bounds: Bounds, place: ZoneInfo, *, can_wait: bool
+) -> datetime:
     try:
         instant = _whole_second_from(parse_when(asked, zone=place, now=now, past=False))
     except InvalidWhen as error:
@@ -529,7 +540,7 @@ def _checked_at(asked: str, now: datetime, bounds: Bounds, place: ZoneInfo) -> d
         least = format_span(bounds.ahead)
         raise _refused(
             f"{said} is too soon: it is {now_text(now, place)}; the shortest is {least} ahead.",
-            f'Wait within this turn, or ask again with in="{least}".',
+            _later(least, can_wait=can_wait),
         )
     if instant > now + bounds.furthest:
         raise _too_far(Timing.AT, asked, bounds)

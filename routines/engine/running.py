@@ -149,13 +149,18 @@ class Runner:
             log.error("settle-failed", extra={"ref": running.ref, "error": error.message})  # noqa: TRY400
             record = ready.claim.record
         finally:
+            # A process that died before it read this has left it: it holds what `env_file` says.
+            files.discard(self._work_path(ready))
             ready.claim.let_go()
         return record if record.end is not None or record.last in PUT_OFF else None
+
+    def _work_path(self, ready: Ready) -> str:
+        return self._state.at("output", ready.claim.occurrence.place, "work.json")
 
     def _start(self, ready: Ready) -> Any:
         folder = self._state.at("output", ready.claim.occurrence.place)
         files.add_folder(folder)
-        work_path = os.path.join(folder, "work.json")
+        work_path = self._work_path(ready)
         files.replace(work_path, ready.work.encode(), sync=False)
         fds = (ready.claim.fd, ready.lease.fd, *ready.room.fds)
         process = start_turn_process(

@@ -43,6 +43,7 @@ class WakeTools:
         bounds: The guardrails.
         no_scheduler: Returns the workspace in words if nothing is alive to fire, else None.
         reply_to: Returns where the reply of a session's woken turn goes, in words.
+        in_turn: Whether who asks is in a turn, and may wait within it.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class WakeTools:
         bounds: Bounds,
         no_scheduler: Callable[[], str | None],
         reply_to: Callable[[str], Sequence[str]] = lambda _session: (),
+        in_turn: bool = True,
     ) -> None:
         self._state = state
         self._session = session
@@ -67,6 +69,7 @@ class WakeTools:
         self._bounds = bounds
         self._no_scheduler = no_scheduler
         self._reply_to = reply_to
+        self._in_turn = in_turn
         self._wakeups = WakeupStore(state)
 
     @property
@@ -103,7 +106,9 @@ class WakeTools:
     def ask(self, **asked: Any) -> ToolAnswer:
         """Answer `wake` with text and data."""
         now = self._clock.now()
-        request = WakeRequest(session=self._session, by=self._by, turn=self._turn, **asked)
+        request = WakeRequest(
+            session=self._session, by=self._by, turn=self._turn, can_wait=self._in_turn, **asked
+        )
         found = self._wakeups.wake(request, now=now, bounds=self._bounds, zone_key=self._zone)
         wakeup = found.wakeup if isinstance(found, AlreadySet) else found
         setting = self._setting(wakeup.session)

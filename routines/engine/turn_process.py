@@ -143,7 +143,8 @@ def _answer(
         case AgentKind.ECHO:
             from routines.agents.echo import run_echo
 
-            return run_echo(turn, transcript=transcript_path(steps.state, turn.session))
+            epoch = steps.lease.ledger.epoch
+            return run_echo(turn, transcript=transcript_path(steps.state, turn.session, epoch))
 
 
 def _command(
@@ -189,6 +190,8 @@ def main(argv: list[str]) -> int:
         log.error("work-missing", extra={"path": work_path})
         return 1
     work = decode_work(data)
+    # It holds what `env_file` says, and nobody reads it again.
+    files.discard(work_path)
     lease = SessionStore(state).adopt(str(claim.record.session), lease_fd)
 
     def reread(old: Work) -> Work | Verdict:

@@ -30,7 +30,7 @@ class Shown:
         prompt, reply: The texts; None if they are not kept any more.
         prompt_bytes, reply_bytes: Their whole lengths.
         folder: Where its files are, absolute, or None.
-        events: The lines of its record after the claim, as they were written.
+        events: The lines of its record, the claim first, as they were written.
     """
 
     entry: Entry
@@ -73,7 +73,7 @@ def show_found(context: Context, found: Record | Missed) -> Shown:
         prompt_bytes=prompt_bytes or len((entry.prompt or "").encode("utf-8", "surrogatepass")),
         reply_bytes=reply_bytes or len((entry.reply or "").encode("utf-8", "surrogatepass")),
         folder=state.at("output", *found.occurrence.place.split("/")) if entry.files else None,
-        events=found.events,
+        events=(found.claim, *found.events) if found.readable else found.events,
     )
 
 
@@ -139,20 +139,31 @@ def follow_logs(context: Context, ref: str) -> Iterator[str]:
             if text := tail.more(final=ended):
                 yield text
         if ended:
+            if not any(tail.found for tail in tails):
+                # An agent that is no program prints nothing: what it answered is all there is.
+                reply = files.read(os.path.join(folder, "reply.md")) or b""
+                yield reply.decode("utf-8", "replace")
             return
         context.clock.sleep(_POLL_S)
 
 
 class _Tail:
-    """What a growing file gained since the last look."""
+    """What a growing file gained since the last look.
+
+    Attributes:
+        found: Whether it was ever there.
+    """
 
     def __init__(self, path: str) -> None:
+        self.found = False
         self._path = path
         self._at = 0
         # A character may be cut in two by a look.
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def more(self, *, final: bool) -> str:
-        data = files.read(self._path) or b""
+        data = files.read(self._path)
+        self.found = self.found or data is not None
+        data = data or b""
         new, self._at = data[self._at :], max(len(data), self._at)
         return self._decoder.decode(new, final)

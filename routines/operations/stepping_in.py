@@ -3,11 +3,12 @@
 Each act says who did it.
 """
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from routines.domain.outcome import Outcome, Reason
+from routines.domain.outcome import Outcome, Reason, one_line
 from routines.domain.record import Record
 from routines.errors import (
     SessionBusyError,
@@ -221,6 +222,9 @@ def _begin_anew(context: Context, copied: State) -> int:
     return count
 
 
+# Of a command that holds a session: enough to recognise it by, in a line that says more.
+_LONGEST_COMMAND = 120
+
 # Sessions ---------------------------------------------------------------------------------------
 
 
@@ -260,7 +264,8 @@ def session_hold(context: Context, session: str, command: Sequence[str]) -> int:
             hint="routines session hold SESSION -- COMMAND, which runs while the session is held",
         )
     session = session_of(context, session)
-    return _held(context, session, lambda: run_in_foreground(command, cwd=context.cwd))
+    what = f"session hold: {shlex.join(command)}"
+    return _held(context, session, what, lambda: run_in_foreground(command, cwd=context.cwd))
 
 
 def session_open(context: Context, session: str) -> int:
@@ -293,13 +298,14 @@ def session_open(context: Context, session: str) -> int:
     )
     routine = context.workspace.routines.get(session.removeprefix("routine:").partition("@")[0])
     cwd = context.root.path if routine is None or routine.cwd is None else routine.cwd
-    return _held(context, session, lambda: run_in_foreground(words, cwd=cwd))
+    what = f"session open: {shlex.join(words)}"
+    return _held(context, session, what, lambda: run_in_foreground(words, cwd=cwd))
 
 
-def _held(context: Context, session: str, work: Callable[[], int]) -> int:
+def _held(context: Context, session: str, what: str, work: Callable[[], int]) -> int:
     lease = _take(context, session)
     try:
-        lease.stamp(None, held_by=context.who)
+        lease.stamp(None, held_by=f"{context.who} ({one_line(what, most=_LONGEST_COMMAND)})")
         return work()
     finally:
         try:
@@ -353,6 +359,7 @@ def wake_tools(context: Context, *, session: str | None) -> "WakeTools":
         reply_to=lambda name: reply_to(
             name, context.workspace.routines, context.workspace.settings.deliver
         ),
+        in_turn=turn is not None,
     )
 
 

@@ -295,8 +295,9 @@ def remove_tree(path: str) -> None:
 
 
 def open_new(path: str, mode: int = _FILE_MODE) -> int:
-    """Return a descriptor for a new file, private by default, at *path*; FileExistsError if the name is taken.
+    """Return a descriptor for a new file at *path*; FileExistsError if the name is taken.
 
+    It is private unless *mode* says otherwise.
     It is open for reading and appending, and closed in programs that are started.
     """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -350,7 +351,8 @@ def _write_draft(path: str, data: bytes, *, sync: bool, mode: int = _FILE_MODE) 
 def create(path: str, data: bytes, *, mode: int = _FILE_MODE) -> bool:
     """Bring *path* into being with *data* in it, durably; False if the name is taken.
 
-    It is private unless *mode* says otherwise. If it can't be made durable it is taken back: who is told that it failed never sees it.
+    It is private unless *mode* says otherwise. If it can't be made durable it is taken back: who
+    is told that it failed never sees it.
     """
     draft = _write_draft(path, data, sync=True, mode=mode)
     created = _publish(draft, path)

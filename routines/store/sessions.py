@@ -189,7 +189,8 @@ class Lease:
         """Remove the session, lock file last, while it is held: for a fresh one that has ended."""
         with contextlib.suppress(OSError):
             files.remove(ledger_path(self._state, self.session))
-            files.remove(transcript_path(self._state, self.session))
+            for epoch in range(1, self.ledger.epoch + 1):
+                files.remove(transcript_path(self._state, self.session, epoch))
             files.remove(lock_path(self._state, self.session))
 
 
@@ -210,9 +211,9 @@ def lock_path(state: State, session: str) -> str:
     return ledger_path(state, session).removesuffix(".json") + ".lock"
 
 
-def transcript_path(state: State, session: str) -> str:
-    """Return the absolute path of the transcript that the echo agent keeps of a session."""
-    return ledger_path(state, session).removesuffix(".json") + ".md"
+def transcript_path(state: State, session: str, epoch: int) -> str:
+    """Return the absolute path of the transcript that the echo agent keeps of one epoch."""
+    return ledger_path(state, session).removesuffix(".json") + f".{epoch}.jsonl"
 
 
 class SessionStore:
@@ -241,7 +242,7 @@ class SessionStore:
         if fd is None:
             # Only its holder may set aside what can't be read.
             ledger = self.peek(session) or Ledger(session=session)
-            return Busy(session, locked=True, claim=ledger.claim, holder=_holder(ledger))
+            return Busy(session, locked=True, claim=ledger.claim, holder=self._holder(ledger))
         try:
             return self._unless_stamped(session, fd, own_claim)
         except StoreError:
@@ -252,7 +253,7 @@ class SessionStore:
         ledger = self.read(session) or Ledger(session=session)
         if ledger.claim is not None and ledger.claim != own_claim and self._is_open(ledger.claim):
             locks.let_go(fd)
-            return Busy(session, locked=False, claim=ledger.claim, holder=_holder(ledger))
+            return Busy(session, locked=False, claim=ledger.claim, holder=self._holder(ledger))
         return Lease(self._state, ledger, fd)
 
     def _lock(self, path: str, clock: Clock) -> int | None:
@@ -299,9 +300,21 @@ class SessionStore:
         claim = None if ledger is None else ledger.claim
         stamped = claim is not None and self._is_open(claim)
         if locked or stamped:
-            holder = None if ledger is None else _holder(ledger)
+            holder = None if ledger is None else self._holder(ledger)
             return Busy(session, locked=bool(locked), claim=claim, holder=holder)
         return None
+
+    def _holder(self, ledger: Ledger) -> str | None:
+        """Return who has a session, in words: a person, or the id of an occurrence."""
+        if ledger.held_by is not None or ledger.claim is None:
+            return ledger.held_by
+        # Here and not above: a turn process, which is to be small, never asks.
+        from routines.store.claims import ClaimStore
+
+        record = ClaimStore(self._state).read_path(ledger.claim)
+        if record is None:
+            return ledger.claim.removeprefix("claims/").removesuffix(".jsonl")
+        return record.ref
 
     def read(self, session: str) -> Ledger | None:
         """Return what is known of *session*; a ledger that can't be read is set aside."""
@@ -328,11 +341,3 @@ class SessionStore:
                     ledger = None if data is None else decode_ledger(data)
                     if ledger is not None:
                         yield ledger
-
-
-def _holder(ledger: Ledger) -> str | None:
-    if ledger.held_by is not None:
-        return ledger.held_by
-    if ledger.claim is None:
-        return None
-    return ledger.claim.removeprefix("claims/").removesuffix(".jsonl")

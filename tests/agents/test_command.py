@@ -943,3 +943,19 @@ def test_no_descriptor_is_left_open(run):
     run("no-such-agent")
 
     assert sorted(os.listdir("/dev/fd")) == before
+
+
+@pytest.mark.parametrize(
+    ("script", "detail"),
+    [
+        ("""echo '{"result": "half done"}'; exit 3""", "exit 3: half done"),
+        ("""echo '{"result": "half"}'; echo 'no network' >&2; exit 3""", "exit 3: no network"),
+        ("""echo '{"other": 1}'; exit 3""", "exit 3"),
+        ("""echo '{"result": '; exit 3""", "exit 3"),
+    ],
+)
+def test_what_failed_with_json_on_stdout_is_told_in_words(run, script, detail):
+    """The braces are for programs: a person wants the reply in it, or what stderr says."""
+    result = run("sh", "-c", script, output=OutputFormat.JSON, read={"reply": "result"})
+
+    assert verdict(result) == (Outcome.FAILED, Reason.EXIT, detail)

@@ -272,7 +272,7 @@ async def test_run_by_hand_that_meets_a_busy_session_is_refused_at_once_naming_t
         with pytest.raises(SessionBusyError) as refused:
             await engine.run("digest")
 
-    assert "digest/2026-06-01/2026-06-01T08-05-00Z" in str(refused.value)
+    assert "digest@2026-06-01T08:05:00Z" in str(refused.value)
     assert [record.occurrence.kind for record in stage.records()] == ["slot"]
 
 

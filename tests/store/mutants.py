@@ -71,9 +71,9 @@ def no_sync_of_folders() -> Iterator[None]:
 def shared_draft_name() -> Iterator[None]:
     """Write to `.tmp` beside the file, all of them to the same."""
 
-    def open_new(path: str) -> int:
+    def open_new(path: str, mode: int = 0o600) -> int:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        return int(files.calls.open(path, flags, 0o600))
+        return int(files.calls.open(path, flags, mode))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "draft_name", lambda path: f"{path}.tmp")

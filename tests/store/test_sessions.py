@@ -88,7 +88,7 @@ def test_a_free_lock_whose_stamp_names_an_open_claim_is_not_free(
     answer = busy(sessions)
     assert not answer.locked
     assert answer.claim == slot().claim_path
-    assert answer.holder == "daily/2026-07-01/2026-07-01T09-00-00Z"
+    assert answer.holder == "daily@2026-07-01T09:00:00Z"
     (entry,) = ClaimStore(state).open_entries()
     found = ClaimStore(state).hold(entry)
     assert found is not None

@@ -1,10 +1,16 @@
 """The commands that act, through real turns: what they print and exit with."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 
 import pytest
 
-from tests.surfaces.world import World
+from routines.domain.occurrence import Kind
+from routines.store.sessions import SessionStore
+from tests.surfaces.world import World, berlin
 
 
 @pytest.fixture
@@ -118,3 +124,127 @@ def test_prune_says_what_it_removed(echo):
     echo.ask("run", "daily")
 
     assert echo.ask("prune").out == "removed 0 records and 0 outputs, 0.0 MiB\n"
+
+
+def bare_stderr(ws: World, *words: str) -> tuple[int, str, str]:
+    """Call the program as a process of its own, without a log."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "routines", *words],
+        cwd=ws.root,
+        env=os.environ | {"PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+    )
+    return ended.returncode, ended.stdout, ended.stderr
+
+
+def test_no_bare_word_of_the_log_reaches_stderr(ws):
+    ws.settings(
+        "tz: Europe/Berlin\nagent: no\n"
+        "agents: {no: {command: [/bin/sh, -c, 'kill -9 $PPID; sleep 1']}}\n"
+    )
+    ws.routine("daily", "")
+
+    code, out, err = bare_stderr(ws, "run", "daily")
+
+    assert (code, out) == (1, "")
+    # Its turn process was killed, which the log calls `interrupted` and `settled`.
+    assert err.startswith("interrupted")
+    assert "\nsettled" not in f"\n{err}"
+    assert len(err.splitlines()) == 2
+
+
+def ran(ws: World) -> dict:
+    # Turns have the clock of the machine: a name alone would look for what the world's clock knows.
+    return json.loads(ws.ask("run", "daily", "--json").out)
+
+
+def test_logs_that_are_followed_end_with_the_reply_of_an_agent_that_prints_nothing(echo):
+    run = ran(echo)
+
+    assert echo.ask("logs", run["id"]).out == run["reply"]
+    assert echo.ask("logs", run["id"], "-f").out == run["reply"]
+
+
+def test_logs_that_are_followed_do_not_repeat_what_was_printed(ws):
+    ws.settings("tz: Europe/Berlin\nagent: it\nagents: {it: {command: [echo, hello]}}\n")
+    ws.routine("daily", "")
+    run = ran(ws)
+
+    assert ws.ask("logs", run["id"], "-f").out == "hello\n"
+
+
+def test_a_reset_begins_the_conversation_with_echo_anew(echo):
+    assert echo.ask("run", "daily").out.startswith("turn 1 of")
+    assert echo.ask("run", "daily").out.startswith("turn 2 of")
+
+    echo.ask("session", "reset", "daily")
+
+    assert echo.ask("run", "daily").out.startswith("turn 1 of")
+
+
+def test_show_with_json_has_every_line_of_the_record(echo):
+    events = json.loads(echo.ask("show", ran(echo)["id"], "--json").out)["events"]
+
+    assert [line["event"] for line in events] == ["claim", "started", "outcome"]
+
+
+def test_nothing_of_what_env_file_says_is_left_behind(echo):
+    (echo.root / "secrets.env").write_text("TOKEN=tr0ub4dor\n")
+    echo.routine("daily", 'cron: "0 9 * * *"\nenv_file: secrets.env\nprompt: Say hello.\n')
+
+    assert echo.ask("run", "daily").code == 0
+
+    kept = [path for path in (echo.root / ".routines").rglob("*") if path.is_file()]
+    assert not [path.name for path in kept if path.name == "work.json"]
+    assert not [path for path in kept if b"tr0ub4dor" in path.read_bytes()]
+
+
+def test_who_holds_a_session_is_said_with_the_command(echo):
+    held = subprocess.Popen(
+        [sys.executable, "-m", "routines", "session", "hold", "daily", "--", "cat", "-"],
+        cwd=echo.root,
+        env=os.environ | {"PYTHONPATH": os.getcwd(), "LOGNAME": "ana"},
+        stdin=subprocess.PIPE,
+    )
+    try:
+        limit = time.monotonic() + 30
+        while "session hold" not in (answer := echo.ask("session", "show", "daily").out):
+            assert time.monotonic() < limit, answer
+            time.sleep(0.05)
+        assert answer.splitlines()[-1].startswith("busy: ")
+        assert answer.splitlines()[-1].endswith(" (session hold: cat -)")
+        refused = echo.ask("run", "daily")
+        assert (refused.code, refused.out) == (75, "")
+        assert "(session hold: cat -)" in refused.err
+    finally:
+        held.communicate()
+
+
+@pytest.mark.parametrize(
+    ("kind", "occurrence_id", "ref"),
+    [
+        (Kind.SLOT, "", "daily@2026-11-29T15:00:00Z"),
+        (Kind.MANUAL, "aaaaaa", "manual:2026-11-29T15-00-00Z-aaaaaa"),
+    ],
+)
+def test_a_turn_that_holds_a_session_is_named_by_its_id(echo, kind, occurrence_id, ref):
+    claim = echo.started(
+        echo.claim("daily", berlin("16:00"), kind=kind, occurrence_id=occurrence_id)
+    )
+    lease = SessionStore(echo.state).take("routine:daily", clock=echo.clock)
+    lease.stamp(claim.record.path)
+
+    assert claim.record.ref == ref
+    assert echo.ask("session", "show", "daily").out.splitlines()[-1] == f"busy: {ref}"
+    lease.let_go()
+
+
+def test_wake_outside_of_a_turn_does_not_tell_anyone_to_wait_within_it(echo):
+    for when in (("--in", "30s"), ("--at", "16:18:30")):
+        answer = echo.ask("wake", *when, "check the deploy", "--session", "named:ops")
+
+        assert answer.code == 1
+        assert answer.err.endswith('\nHint: Ask again with in="1m".\n'), answer.err
+    echo.environ["ROUTINES_TURN"] = "w/daily@2026-11-29T08:00:00Z"
+    assert "Wait within this turn" in echo.ask("wake", "--in", "30s", "check").err

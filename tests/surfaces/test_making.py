@@ -182,3 +182,14 @@ def test_files_for_people_honour_the_umask_and_the_state_is_private(empty, umask
         assert mode(path) == file, path
     assert mode("routines") == folder
     assert (mode(".routines"), mode(".routines/format")) == (0o700, 0o600)
+
+
+def test_a_value_that_is_wrong_is_said_once(empty):
+    empty.settings()
+
+    answer = empty.ask("new", "x", "--cron", "0 9 * *", "hi")
+
+    assert answer.code == 1
+    assert answer.err.splitlines()[0] == (
+        "Error: routines/x.yaml:1:7: cron: 0 9 * * has 4 fields, and cron needs 5"
+    )
