@@ -12,8 +12,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import platform
-import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -23,51 +21,37 @@ from typing import Any, Self
 from routines.agents.base import Agent, Turn
 from routines.domain.agent import AgentSpec
 from routines.domain.names import safe_name
-from routines.domain.occurrence import Kind
-from routines.domain.outcome import Outcome, Reason
-from routines.domain.record import Event, Record
-from routines.domain.routine import CatchUpPolicy, Routine
+from routines.domain.record import Record
+from routines.domain.routine import Routine
 from routines.domain.wakeup import DEFAULT_BOUNDS, Bounds
 from routines.engine import host
-from routines.engine.agenda import Agenda
 from routines.engine.alerting import Alerter, Telling
-from routines.engine.arming import Arming
-from routines.engine.by_hand import Asked, ByHand, with_more
-from routines.engine.claiming import Claimer, Delivery, Pass, Ready
+from routines.engine.by_hand import Asked, ByHand
+from routines.engine.claiming import Delivery, Pass, Ready
 from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
+from routines.engine.looking import Looker
 from routines.engine.measuring import PassFacts, measures
 from routines.engine.off_loop import in_thread, under_way
 from routines.engine.pausing import Pausing
+from routines.engine.presence import Presence
 from routines.engine.recipients import reply_to
 from routines.engine.recovering import Recoverer
 from routines.engine.running import Runner, Running, turn_of_caller, wait_for
 from routines.engine.tools import WakeTools
-from routines.engine.turns import Verdict, cancelled
-from routines.engine.unstarted import Unstarted
-from routines.engine.waking import Waker
+from routines.engine.turns import Verdict
 from routines.engine.work import Work
 from routines.errors import (
     EngineMisuse,
-    RoutinesError,
     SessionBusyError,
     StoreError,
     UnknownRoutine,
 )
-from routines.store.claims import Claim, ClaimStore
-from routines.store.control import (
-    BEAT_EVERY,
-    Cancel,
-    CancelStore,
-    Scheduler,
-    SchedulerStore,
-    SwitchStore,
-)
-from routines.store.retention import Keep, RetentionStore
+from routines.store.claims import ClaimStore
+from routines.store.retention import Keep
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State, open_for_writing
 from routines.store.wakeups import WakeupStore
-from routines.version import VERSION
 
 log = logging.getLogger("routines")
 
@@ -289,37 +273,41 @@ class Engine:
         self._owner = host.owner()
         self._claims = ClaimStore(self._state)
         self._sessions = SessionStore(self._state)
-        self._agenda = Agenda()
-        self._arming = Arming(self._state, by=self._owner.user)
-        self._pausing = Pausing(self._state, by=self._owner.user)
         self._recoverer = Recoverer(
             self._state, clock=self._clock, owner=self._owner, on_settled=self._settled_aside
         )
-        self._claimer = Claimer(
+        self._alerter = Alerter(
             self._state,
             definitions=self._definitions,
-            arming=self._arming,
+            clock=self._clock,
+            is_resident=self._is_scheduler,
+        )
+        self._presence = (
+            Presence(self._state, clock=self._clock, owner=self._owner)
+            if self._is_scheduler
+            else None
+        )
+        self._looker = Looker(
+            self._state,
+            definitions=self._definitions,
             recoverer=self._recoverer,
-            clock=self._clock,
-            owner=self._owner,
-            alive_since=lambda: self._alive_since,
-            saw=self._agenda.saw,
-        )
-        self._by_hand = ByHand(
-            self._state,
-            definitions=self._definitions,
-            claimer=self._claimer,
-            clock=self._clock,
-            owner=self._owner,
-        )
-        self._waker = Waker(
-            self._state,
-            definitions=self._definitions,
-            claimer=self._claimer,
+            alerter=self._alerter,
             clock=self._clock,
             owner=self._owner,
             bounds=self._limits.wakeups,
-            asleep=self._slept_through,
+            keep=self._keep,
+            presence=self._presence,
+            external_clock=self._external_clock,
+            is_stopping=lambda: self._stopping,
+        )
+        self._agenda = self._looker.agenda
+        self._pausing = Pausing(self._state, by=self._owner.user)
+        self._by_hand = ByHand(
+            self._state,
+            definitions=self._definitions,
+            claimer=self._looker.claimer,
+            clock=self._clock,
+            owner=self._owner,
         )
         self._runner = Runner(
             self._state,
@@ -329,66 +317,14 @@ class Engine:
             agent=self._agent,
             reread=self._reread,
         )
-        now = self._clock.now()
-        self._alive_since: datetime | None = None
-        self._sleeps: tuple[tuple[datetime, datetime], ...] = ()
-        self._last_now, self._last_awake = now, self._clock.awake()
-        self._recovered_at = self._beat_at = float("-inf")
-        # Not in the first hour: a clock that is wrong at boot must not decide what is old.
-        self._pruned_at = self._last_awake
-        self._unstarted, self._arm_again = Unstarted(), True
-        self._refused: frozenset[str] = frozenset()
-        self._not_armed: frozenset[str] = frozenset()
-        self._digests: dict[str, tuple[Routine, str]] = {}
         self._waiting: dict[str, str] = {}
-        self._alerter = Alerter(
-            self._state,
-            definitions=self._definitions,
-            clock=self._clock,
-            is_resident=self._is_scheduler,
-        )
-        self._tellings: list[Telling] = []
         self._sending: set[asyncio.Task[None]] = set()
-        self._superseding: list[tuple[Cancel, float]] = []
-        self._held: set[str | None] = set()
-        self._scheduler: Scheduler | None = None
-        self._scheduler_fd: int | None = None
-        # A crash between a wake-up and its hint: without the hint it would never be looked at.
-        repaired = WakeupStore(self._state).repair()
-        if repaired.hinted or repaired.corrupt:
-            log.warning(
-                "wakeups-repaired",
-                extra={"hinted": repaired.hinted, "corrupt": ", ".join(repaired.corrupt)},
-            )
-        if self._is_scheduler:
-            self._enter(now)
-
-    def _enter(self, now: datetime) -> None:
-        self._scheduler = Scheduler(
-            id=str(uuid.uuid4()),
-            owner=self._owner.to_json(),
-            version=VERSION,
-            started_at=now,
-            beat_at=now,
-            path=os.environ.get("PATH", ""),
-            programs={"python": platform.python_version()},
-        )
-        schedulers = SchedulerStore(self._state)
-        for past, held in schedulers.live():
-            if held is False:
-                # It died without a word: its last beat is all that is known of its end.
-                schedulers.leave(replace(past, ended_at=past.beat_at, why="died"), None)
-        self._scheduler_fd = schedulers.enter(self._scheduler)
 
     async def _close(self, why: str) -> None:
         await self._end_alerts(done=why == "done")
-        if self._scheduler is not None:
-            left = replace(self._scheduler, ended_at=self._clock.now(), why=why)
-            fd, self._scheduler, self._scheduler_fd = self._scheduler_fd, None, None
-            try:
-                await self._off(SchedulerStore(self._state).leave, left, fd)
-            except StoreError as error:
-                log.warning("scheduler-not-recorded", extra={"error": error.message})
+        if self._presence is not None:
+            presence, self._presence = self._presence, None
+            await self._off(presence.leave, why)
         # What is being ended has no owner but us.
         await in_thread(self._recoverer.wait)
         self._pool.shutdown(wait=True)
@@ -396,7 +332,7 @@ class Engine:
     async def _end_alerts(self, *, done: bool) -> None:
         """Tell what was just settled, if that is the last chance; else end what is being sent."""
         if done and self._alerter.is_asked:
-            self._tellings += await self._off(
+            self._looker.tellings += await self._off(
                 lambda: self._alerter.look(self._clock.now(), only_asked=True)
             )
             self._tell_alerts()
@@ -445,276 +381,13 @@ class Engine:
     async def _pass(self, names: Iterable[str] | None = None, *, patience: float = 0.0) -> Pass:
         """Look at everything once, and start what can start."""
         now, began = self._clock.now(), self._clock.awake()
-        done: Pass = await self._off(self._look, now, names, patience)
+        done: Pass = await self._off(self._looker.look, now, names, patience)
         for ready in done.ready:
             self._begin(ready)
         self._tell(done)
         self._tell_alerts()
         self._tell_pass(self._clock.awake() - began)
         return done
-
-    def _look(self, now: datetime, names: Iterable[str] | None, patience: float) -> Pass:
-        """Do the store's part of a pass."""
-        self._note_time(now)
-        if self._definitions.look(now) or self._arm_again:
-            self._arm(now)
-        done = Pass()
-        try:
-            self._recover(now, done)
-            if self._alive_since is None:
-                self._alive_since = now
-            self._see_switches(now)
-            if not self._stopping:
-                self._claim(now, names, patience, done)
-                self._fire_wakeups(now, done)
-            self._give_way_back()
-            self._beat(now)
-            self._prune(now)
-            if not self._stopping:
-                self._tellings += self._alerter.look(now, watched_since=self._watched_since())
-        except BaseException:
-            # Claimed and unstarted: held on to, they would wait for as long as we live.
-            for ready in done.ready:
-                ready.let_go()
-            self._unstarted.look_soon()
-            raise
-        return done
-
-    def _note_time(self, now: datetime) -> None:
-        """See whether the machine slept, or the clock was set (L3, L6)."""
-        awake = self._clock.awake()
-        passed = now - self._last_now
-        slept = passed - timedelta(seconds=awake - self._last_awake)
-        if passed > _SLEEP and self._alive_since is not None:
-            self._sleeps = (*self._sleeps[-99:], (self._last_now, now))
-            log.warning("absent", extra={"since": str(self._last_now), "until": str(now)})
-        if abs(slept) > _STEP:
-            # Every next slot was worked out by a clock that no longer holds.
-            self._agenda.rebuild(self._definitions.routines, now)
-            # And a cursor may lie in the future now.
-            self._arm_again = True
-            self._pruned_at = awake
-        self._last_now, self._last_awake = now, awake
-
-    def _watched_since(self) -> datetime | None:
-        if not self._is_scheduler:
-            return None
-        return max([end for _, end in self._sleeps[-1:]], default=self._alive_since)
-
-    def _slept_through(self, instant: datetime) -> bool:
-        return any(start <= instant <= end for start, end in self._sleeps)
-
-    def _arm(self, now: datetime) -> None:
-        failed = self._arming.arm(self._definitions, now)
-        if self._arm_again:
-            self._agenda.rebuild(self._definitions.routines, now)
-        else:
-            self._agenda.refresh(self._definitions.routines, now)
-        # The cursors of those that failed are tried again at the next pass.
-        self._arm_again = bool(failed)
-        self._not_armed = frozenset(failed)
-        if self._scheduler is not None:
-            armed = {
-                name: self._digest(routine)
-                for name, routine in self._definitions.routines.items()
-                if routine.enabled and not self._external_clock
-            }
-            self._scheduler = replace(self._scheduler, armed=armed)
-            self._beat_at = float("-inf")
-
-    def _digest(self, routine: Routine) -> str:
-        known = self._digests.get(routine.name)
-        if known is None or known[0] is not routine:
-            known = self._digests[routine.name] = (routine, routine.digest())
-        return known[1]
-
-    def _see_switches(self, now: datetime) -> None:
-        """End pauses whose time has come, and look at everything again when one has ended."""
-        try:
-            for switch in self._pausing.expire(now):
-                log.info("resumed", extra={"routine": switch.routine or "all", "by": "until"})
-            held = {switch.routine for switch in SwitchStore(self._state).all()}
-        except StoreError as error:
-            log.warning("switches-not-read", extra={"error": error.message})
-            return
-        if self._held - held:
-            self._agenda.rebuild(self._definitions.routines, now)
-        self._held = held
-
-    def _recover(self, now: datetime, done: Pass) -> None:
-        awake = self._clock.awake()
-        due = awake - self._recovered_at >= _RECOVER_EVERY.total_seconds()
-        if not self._unstarted.take(awake) and not due and not self._claims.any_handed_over():
-            return
-        self._recovered_at = awake
-        recovered = self._recoverer.recover()
-        done.settled += recovered.settled
-        self._look_again_at(now if recovered.rerun else recovered.look_at)
-        for claim in sorted(recovered.owed_again, key=lambda claim: claim.record.due_at):
-            try:
-                self._take_up(claim, now, done)
-            except (RoutinesError, OSError) as error:
-                claim.let_go()
-                self._unstarted.hold_back(claim.record.ref, awake)
-                log.error(  # noqa: TRY400 - the cause is in the message
-                    "take-up-failed", extra={"ref": claim.record.ref, "error": str(error)}
-                )
-
-    def _take_up(self, claim: Claim, now: datetime, done: Pass) -> None:
-        """Decide anew about a claim that was never started."""
-        record = claim.record
-        if self._stopping or not self._unstarted.may_start(record.ref, self._clock.awake()):
-            claim.let_go()
-            return
-        paused = self._claimer.is_paused(record.routine, now)
-        if paused and record.occurrence.kind is not Kind.MANUAL:
-            claim.let_go()
-            self._unstarted.look_soon()
-            return
-        if record.last == Event.BUFFERED.value and self._claimer.predecessor(claim) is not None:
-            claim.let_go()
-            self._unstarted.look_soon()
-            return
-        decided = self._cancelled(record) or self._work_again(record, now)
-        if isinstance(decided, Verdict):
-            done.settled.append(
-                claim.settle(
-                    decided.outcome,
-                    decided.reason,
-                    decided.detail,
-                    at=now,
-                    by=decided.by,
-                    settled_by=self._owner.user,
-                )
-            )
-            claim.let_go()
-            CancelStore(self._state).clear(record.ref)
-            return
-        ready = self._claimer.take_up(
-            claim, decided, needs_place=record.occurrence.kind is not Kind.MANUAL, now=now
-        )
-        if ready is None:
-            self._unstarted.look_soon()
-        else:
-            done.ready.append(ready)
-
-    def _cancelled(self, record: Record) -> Verdict | None:
-        """Take up a cancel of a claim that waits: it needs no session to be settled (L17)."""
-        cancels = CancelStore(self._state)
-        cancel = cancels.pending(record.ref)
-        if cancel is None or not cancels.accept(cancel):
-            return None
-        return cancelled(cancel, "before it started")
-
-    def _work_again(self, record: Record, now: datetime) -> Work | Verdict:
-        """Return what an unstarted claim is to do by today's definition, or how it ends instead."""
-        occurrence = record.occurrence
-        if occurrence.kind is Kind.WAKE:
-            return self._waker.work_of(record, now)
-        routine = self._definitions.current(occurrence.owner)
-        if routine is None:
-            return Verdict(Outcome.SKIPPED, Reason.EDITED, "its routine is gone")
-        agent = record.claim.get("agent") if occurrence.kind is Kind.MANUAL else None
-        work = self._definitions.work(routine, agent=agent)
-        if occurrence.kind is Kind.MANUAL:
-            return with_more(replace(work, only_if=None), record.claim.get("append"))
-        changed = edited(
-            replace(work, digest=record.claim.get("definition")),
-            routine,
-            occurrence,
-            self._definitions.work,
-        )
-        if isinstance(changed, Verdict):
-            return changed
-        late = now - record.due_at
-        none = routine.catch_up is CatchUpPolicy.NONE
-        if (
-            none
-            and late > timedelta(seconds=60)
-            and not self._agenda.saw(routine.name, record.due_at)
-        ):
-            return Verdict(Outcome.MISSED, Reason.NO_SCHEDULER, "catch_up is none")
-        return work
-
-    def _claim(
-        self, now: datetime, names: Iterable[str] | None, patience: float, done: Pass
-    ) -> None:
-        due = self._agenda.due(now, self._definitions.routines) if names is None else list(names)
-        if not due or self._external_clock:
-            return
-        found = self._claimer.claim_due(due, now=now, patience=patience)
-        done.ready += found.ready
-        for name in found.done:
-            routine = self._definitions.routines.get(name)
-            if routine is None:
-                self._agenda.forget(name)
-            else:
-                self._agenda.arm(routine, now)
-        for name in (*found.waiting, *found.busy, *found.faults):
-            routine = self._definitions.routines.get(name)
-            if routine is not None:
-                self._agenda.follow(routine, now)
-        for name in (*found.waiting, *found.busy):
-            self._agenda.wait(name, now)
-        for name in found.faults:
-            self._agenda.fault(name, now)
-        for name in found.unarmed:
-            # Another process saw it otherwise than we do: the next look brings its cursor up.
-            self._arming.forget(name)
-            self._arm_again = True
-        if found.unstarted:
-            self._unstarted.look_soon()
-        done.settled += found.settled
-        done.missed += found.missed
-        self._superseding += [(cancel, self._clock.awake()) for cancel in found.superseding]
-        dealt_with = {*found.done, *found.waiting, *found.busy, *found.unarmed}
-        self._refused = (self._refused - dealt_with) | found.faults.keys()
-        done.waiting |= found.waiting
-        done.faults |= found.faults
-        done.busy += found.busy
-
-    def _give_way_back(self) -> None:
-        """Take back what a running turn was asked and has not taken up in time (L13).
-
-        It then goes on as it was, and the newer slot goes when it has ended. What was taken up
-        can't be taken back: its end is awaited, however long that takes.
-        """
-        now = self._clock.awake()
-        waiting = []
-        for cancel, since in self._superseding:
-            if now - since < _MAKE_WAY.total_seconds():
-                waiting.append((cancel, since))
-            elif CancelStore(self._state).withdraw(cancel):
-                log.warning("not-superseded", extra={"ref": cancel.ref, "newer": cancel.newer})
-        self._superseding = waiting
-
-    def _fire_wakeups(self, now: datetime, done: Pass) -> None:
-        woken = self._waker.fire_due(now)
-        done.ready += woken.ready
-        done.settled += woken.settled
-        if woken.unstarted:
-            self._unstarted.look_soon()
-
-    def _prune(self, now: datetime) -> None:
-        awake = self._clock.awake()
-        if self._keep is None or awake - self._pruned_at < _PRUNE_EVERY.total_seconds():
-            return
-        self._pruned_at = awake
-        try:
-            RetentionStore(self._state, clock=self._clock).prune(self._keep, now=now)
-        except StoreError as error:
-            log.warning("not-pruned", extra={"error": error.message})
-
-    def _beat(self, now: datetime) -> None:
-        awake = self._clock.awake()
-        if self._scheduler is None or awake - self._beat_at < BEAT_EVERY.total_seconds():
-            return
-        self._beat_at = awake
-        self._scheduler = replace(self._scheduler, beat_at=now, sleeps=self._sleeps)
-        try:
-            SchedulerStore(self._state).beat(self._scheduler)
-        except StoreError as error:
-            log.warning("beat-not-written", extra={"error": error.message})
 
     # Turns --------------------------------------------------------------------------------------
 
@@ -739,18 +412,12 @@ class Engine:
             if not running.done.done():
                 running.done.set_result(record)
             if record is None:
-                self._unstarted.hold_back(running.ref, self._clock.awake())
+                self._looker.taking_up.unstarted.hold_back(running.ref, self._clock.awake())
             else:
-                self._unstarted.forget(running.ref)
+                self._looker.taking_up.unstarted.forget(running.ref)
                 self._settled(record)
             self._agenda.hurry()
             self._wake.set()
-
-    def _look_again_at(self, at: datetime | None) -> None:
-        """Look at open claims again at *at*: a retry is due then."""
-        if at is not None:
-            left = max((at - self._clock.now()).total_seconds(), 0.0)
-            self._unstarted.look_at(self._clock.awake() + left)
 
     def _reread(self, ready: Ready, work: Work) -> Work | Verdict:
         current = None if work.routine is None else self._definitions.current(work.routine)
@@ -785,7 +452,7 @@ class Engine:
         if record.end is None:
             # Put off: to be tried again, or until a person decides.
             line = record.events[-1] if record.events else {}
-            self._look_again_at(record.retry_at)
+            self._looker.taking_up.look_at(record.retry_at)
             self._emit(
                 record.written_state.value,
                 record.ref,
@@ -808,7 +475,7 @@ class Engine:
         )
 
     def _tell_alerts(self) -> None:
-        tellings, self._tellings = self._tellings, []
+        tellings, self._looker.tellings = self._looker.tellings, []
         for telling in tellings:
             told = telling.told
             if telling.is_new:
@@ -831,7 +498,7 @@ class Engine:
         if self._on_pass is None:
             return
         try:
-            self._on_pass(PassFacts(seconds, tuple(sorted(self._refused | self._not_armed))))
+            self._on_pass(PassFacts(seconds, self._looker.refused))
         except Exception:
             log.exception("on_pass-failed")
 
@@ -983,7 +650,7 @@ class Engine:
         routine = self._definitions.current(name)
         if routine is None:
             raise UnknownRoutine(name, list(self._definitions.routines))
-        return self._claimer.deliver(routine, slot, now=self._clock.now())
+        return self._looker.claimer.deliver(routine, slot, now=self._clock.now())
 
     async def begin_run(
         self,

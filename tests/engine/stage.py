@@ -141,8 +141,8 @@ class Stage:
         await asyncio.gather(*engine._agent.turns, return_exceptions=True)
         await quiet()
         engine._pool.shutdown(wait=True)
-        if engine._scheduler_fd is not None:
-            locks.let_go(engine._scheduler_fd)
+        if engine._presence.fd is not None:
+            locks.let_go(engine._presence.fd)
 
     def cancel(self, ref, *, by="ana@studio", person=True, reason=""):
         store = CancelStore(self.state)

@@ -1,0 +1,279 @@
+"""One look at everything: the part of a pass that reads and writes the store, off the loop.
+
+All that is kept here is when to look at what, and how long this process has been there; all of it
+can be lost.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from routines.domain.clock import Clock
+from routines.domain.record import Owner
+from routines.domain.wakeup import Bounds
+from routines.engine.agenda import Agenda
+from routines.engine.alerting import Alerter, Telling
+from routines.engine.arming import Arming
+from routines.engine.claiming import Claimer, Pass
+from routines.engine.definitions import Definitions
+from routines.engine.pausing import Pausing
+from routines.engine.presence import Presence
+from routines.engine.recovering import Recoverer
+from routines.engine.taking_up import TakingUp
+from routines.engine.waking import Waker
+from routines.errors import StoreError
+from routines.store.control import Cancel, CancelStore, SwitchStore
+from routines.store.retention import Keep, RetentionStore
+from routines.store.state import State
+from routines.store.wakeups import WakeupStore
+
+log = logging.getLogger("routines")
+
+# What a person can share a night with; more often would only cost.
+_PRUNE_EVERY = timedelta(hours=1)
+# A wall clock that moved so much against the time awake was set, or the machine slept.
+_STEP = timedelta(seconds=2)
+# An absence is worth telling of from here on.
+_SLEEP = timedelta(minutes=2)
+# A turn that is superseded has so long to take that up: a stop's usual grace, and half a minute.
+_MAKE_WAY = timedelta(seconds=60)
+
+
+class Looker:
+    """Looks at everything that may be due on one state folder."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        definitions: Definitions,
+        recoverer: Recoverer,
+        alerter: Alerter,
+        clock: Clock,
+        owner: Owner,
+        bounds: Bounds,
+        keep: Keep | None,
+        presence: Presence | None,
+        external_clock: bool,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._state = state
+        self._definitions = definitions
+        self._alerter = alerter
+        self._clock = clock
+        self._keep = keep
+        self._presence = presence
+        self._external_clock = external_clock
+        self._is_stopping = is_stopping
+        self.agenda = Agenda()
+        self._arming = Arming(state, by=owner.user)
+        self._pausing = Pausing(state, by=owner.user)
+        self.claimer = Claimer(
+            state,
+            definitions=definitions,
+            arming=self._arming,
+            recoverer=recoverer,
+            clock=clock,
+            owner=owner,
+            alive_since=lambda: self._alive_since,
+            saw=self.agenda.saw,
+        )
+        self._waker = Waker(
+            state,
+            definitions=definitions,
+            claimer=self.claimer,
+            clock=clock,
+            owner=owner,
+            bounds=bounds,
+            asleep=self._slept_through,
+        )
+        self.taking_up = TakingUp(
+            state,
+            definitions=definitions,
+            claimer=self.claimer,
+            waker=self._waker,
+            recoverer=recoverer,
+            clock=clock,
+            owner=owner,
+            saw=self.agenda.saw,
+            is_stopping=is_stopping,
+        )
+        self._alive_since: datetime | None = None
+        self._sleeps: tuple[tuple[datetime, datetime], ...] = ()
+        self._last_now, self._last_awake = clock.now(), clock.awake()
+        # Not in the first hour: a clock that is wrong at boot must not decide what is old.
+        self._pruned_at = self._last_awake
+        self._arm_again = True
+        self._not_armed: frozenset[str] = frozenset()
+        self._refused: frozenset[str] = frozenset()
+        self._superseding: list[tuple[Cancel, float]] = []
+        self._held: set[str | None] = set()
+        self.tellings: list[Telling] = []
+        self._repair_wakeups()
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """The routines that the store refused at the last look at them, sorted."""
+        return tuple(sorted(self._refused | self._not_armed))
+
+    def _repair_wakeups(self) -> None:
+        # A crash between a wake-up and its hint: without the hint it would never be looked at.
+        repaired = WakeupStore(self._state).repair()
+        if repaired.hinted or repaired.corrupt:
+            log.warning(
+                "wakeups-repaired",
+                extra={"hinted": repaired.hinted, "corrupt": ", ".join(repaired.corrupt)},
+            )
+
+    def look(self, now: datetime, names: Iterable[str] | None, patience: float) -> Pass:
+        """Look once: claim what is due and can start, and settle what is not to run.
+
+        Args:
+            now: The present.
+            names: Only these routines' slots; None for those that may be due.
+            patience: Seconds to wait for a routine's lock.
+        """
+        self._note_time(now)
+        if self._definitions.look(now) or self._arm_again:
+            self._arm(now)
+        done = Pass()
+        try:
+            self.taking_up.recover(now, done)
+            if self._alive_since is None:
+                self._alive_since = now
+            self._see_switches(now)
+            if not self._is_stopping():
+                self._claim(now, names, patience, done)
+                self._fire_wakeups(now, done)
+            self._give_way_back()
+            if self._presence is not None:
+                self._presence.beat(now, self._sleeps)
+            self._prune(now)
+            if not self._is_stopping():
+                self.tellings += self._alerter.look(now, watched_since=self._watched_since())
+        except BaseException:
+            # Claimed and unstarted: held on to, they would wait for as long as we live.
+            for ready in done.ready:
+                ready.let_go()
+            self.taking_up.unstarted.look_soon()
+            raise
+        return done
+
+    def _note_time(self, now: datetime) -> None:
+        """See whether the machine slept, or the clock was set (L3, L6)."""
+        awake = self._clock.awake()
+        passed = now - self._last_now
+        slept = passed - timedelta(seconds=awake - self._last_awake)
+        if passed > _SLEEP and self._alive_since is not None:
+            self._sleeps = (*self._sleeps[-99:], (self._last_now, now))
+            log.warning("absent", extra={"since": str(self._last_now), "until": str(now)})
+        if abs(slept) > _STEP:
+            # Every next slot was worked out by a clock that no longer holds.
+            self.agenda.rebuild(self._definitions.routines, now)
+            # And a cursor may lie in the future now.
+            self._arm_again = True
+            self._pruned_at = awake
+        self._last_now, self._last_awake = now, awake
+
+    def _watched_since(self) -> datetime | None:
+        if self._presence is None:
+            return None
+        return max([end for _, end in self._sleeps[-1:]], default=self._alive_since)
+
+    def _slept_through(self, instant: datetime) -> bool:
+        return any(start <= instant <= end for start, end in self._sleeps)
+
+    def _arm(self, now: datetime) -> None:
+        failed = self._arming.arm(self._definitions, now)
+        if self._arm_again:
+            self.agenda.rebuild(self._definitions.routines, now)
+        else:
+            self.agenda.refresh(self._definitions.routines, now)
+        # The cursors of those that failed are tried again at the next pass.
+        self._arm_again = bool(failed)
+        self._not_armed = frozenset(failed)
+        if self._presence is not None:
+            armed = (r for r in self._definitions.routines.values() if r.enabled)
+            self._presence.arm(() if self._external_clock else armed)
+
+    def _see_switches(self, now: datetime) -> None:
+        """End pauses whose time has come, and look at everything again when one has ended."""
+        try:
+            for switch in self._pausing.expire(now):
+                log.info("resumed", extra={"routine": switch.routine or "all", "by": "until"})
+            held = {switch.routine for switch in SwitchStore(self._state).all()}
+        except StoreError as error:
+            log.warning("switches-not-read", extra={"error": error.message})
+            return
+        if self._held - held:
+            self.agenda.rebuild(self._definitions.routines, now)
+        self._held = held
+
+    def _claim(
+        self, now: datetime, names: Iterable[str] | None, patience: float, done: Pass
+    ) -> None:
+        due = self.agenda.due(now, self._definitions.routines) if names is None else list(names)
+        if not due or self._external_clock:
+            return
+        found = self.claimer.claim_due(due, now=now, patience=patience)
+        done.ready += found.ready
+        for name in found.done:
+            routine = self._definitions.routines.get(name)
+            if routine is None:
+                self.agenda.forget(name)
+            else:
+                self.agenda.arm(routine, now)
+        for name in (*found.waiting, *found.busy, *found.faults):
+            routine = self._definitions.routines.get(name)
+            if routine is not None:
+                self.agenda.follow(routine, now)
+        for name in (*found.waiting, *found.busy):
+            self.agenda.wait(name, now)
+        for name in found.faults:
+            self.agenda.fault(name, now)
+        for name in found.unarmed:
+            # Another process saw it otherwise than we do: the next look brings its cursor up.
+            self._arming.forget(name)
+            self._arm_again = True
+        if found.unstarted:
+            self.taking_up.unstarted.look_soon()
+        done.settled += found.settled
+        done.missed += found.missed
+        self._superseding += [(cancel, self._clock.awake()) for cancel in found.superseding]
+        dealt_with = {*found.done, *found.waiting, *found.busy, *found.unarmed}
+        self._refused = (self._refused - dealt_with) | found.faults.keys()
+        done.waiting |= found.waiting
+        done.faults |= found.faults
+        done.busy += found.busy
+
+    def _give_way_back(self) -> None:
+        """Take back what a running turn was asked and has not taken up in time (L13).
+
+        It then goes on as it was, and the newer slot goes when it has ended. What was taken up
+        can't be taken back: its end is awaited, however long that takes.
+        """
+        now = self._clock.awake()
+        waiting = []
+        for cancel, since in self._superseding:
+            if now - since < _MAKE_WAY.total_seconds():
+                waiting.append((cancel, since))
+            elif CancelStore(self._state).withdraw(cancel):
+                log.warning("not-superseded", extra={"ref": cancel.ref, "newer": cancel.newer})
+        self._superseding = waiting
+
+    def _fire_wakeups(self, now: datetime, done: Pass) -> None:
+        woken = self._waker.fire_due(now)
+        done.ready += woken.ready
+        done.settled += woken.settled
+        if woken.unstarted:
+            self.taking_up.unstarted.look_soon()
+
+    def _prune(self, now: datetime) -> None:
+        awake = self._clock.awake()
+        if self._keep is None or awake - self._pruned_at < _PRUNE_EVERY.total_seconds():
+            return
+        self._pruned_at = awake
+        try:
+            RetentionStore(self._state, clock=self._clock).prune(self._keep, now=now)
+        except StoreError as error:
+            log.warning("not-pruned", extra={"error": error.message})

@@ -1,0 +1,162 @@
+"""Open claims that are owed again: settled, taken up, or left to wait for what they wait for.
+
+They were claimed and never started, put off to be tried again, or wait for their predecessor. All
+policies decide anew what becomes of them (PROMISES L10, L12, L13).
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from routines.domain.clock import Clock
+from routines.domain.due import ON_TIME
+from routines.domain.occurrence import Kind
+from routines.domain.outcome import Outcome, Reason
+from routines.domain.record import Event, Owner, Record
+from routines.domain.routine import CatchUpPolicy
+from routines.engine.by_hand import with_more
+from routines.engine.claiming import Claimer, Pass
+from routines.engine.definitions import Definitions, edited
+from routines.engine.recovering import Recoverer
+from routines.engine.turns import Verdict, cancelled
+from routines.engine.unstarted import Unstarted
+from routines.engine.waking import Waker
+from routines.engine.work import Work
+from routines.errors import RoutinesError
+from routines.store.claims import Claim, ClaimStore
+from routines.store.control import CancelStore
+from routines.store.state import State
+
+log = logging.getLogger("routines")
+
+# A peer that crashed is noticed within a minute, not only when somebody restarts.
+_RECOVER_EVERY = timedelta(seconds=60)
+
+
+class TakingUp:
+    """Looks after the open claims that nobody holds."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        definitions: Definitions,
+        claimer: Claimer,
+        waker: Waker,
+        recoverer: Recoverer,
+        clock: Clock,
+        owner: Owner,
+        saw: Callable[[str, datetime], bool],
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._state = state
+        self._definitions = definitions
+        self._claimer = claimer
+        self._waker = waker
+        self._recoverer = recoverer
+        self._clock = clock
+        self._owner = owner
+        self._saw = saw
+        self._is_stopping = is_stopping
+        self._claims = ClaimStore(state)
+        self._recovered_at = float("-inf")
+        self.unstarted = Unstarted()
+
+    def look_at(self, at: datetime | None) -> None:
+        """Look at open claims again at *at*: a retry is due then."""
+        if at is not None:
+            left = max((at - self._clock.now()).total_seconds(), 0.0)
+            self.unstarted.look_at(self._clock.awake() + left)
+
+    def recover(self, now: datetime, done: Pass) -> None:
+        """Look at them if something may have changed, and once a minute anyway."""
+        awake = self._clock.awake()
+        due = awake - self._recovered_at >= _RECOVER_EVERY.total_seconds()
+        if not self.unstarted.take(awake) and not due and not self._claims.any_handed_over():
+            return
+        self._recovered_at = awake
+        recovered = self._recoverer.recover()
+        done.settled += recovered.settled
+        self.look_at(now if recovered.rerun else recovered.look_at)
+        for claim in sorted(recovered.owed_again, key=lambda claim: claim.record.due_at):
+            try:
+                self._take_up(claim, now, done)
+            except (RoutinesError, OSError) as error:
+                claim.let_go()
+                self.unstarted.hold_back(claim.record.ref, awake)
+                log.error(  # noqa: TRY400 - the cause is in the message
+                    "take-up-failed", extra={"ref": claim.record.ref, "error": str(error)}
+                )
+
+    def _take_up(self, claim: Claim, now: datetime, done: Pass) -> None:
+        """Decide anew about a claim that was never started."""
+        record = claim.record
+        if self._is_stopping() or not self.unstarted.may_start(record.ref, self._clock.awake()):
+            claim.let_go()
+            return
+        paused = self._claimer.is_paused(record.routine, now)
+        if paused and record.occurrence.kind is not Kind.MANUAL:
+            claim.let_go()
+            self.unstarted.look_soon()
+            return
+        if record.last == Event.BUFFERED.value and self._claimer.predecessor(claim) is not None:
+            claim.let_go()
+            self.unstarted.look_soon()
+            return
+        decided = self._cancelled(record) or self._work_again(record, now)
+        if isinstance(decided, Verdict):
+            done.settled.append(
+                claim.settle(
+                    decided.outcome,
+                    decided.reason,
+                    decided.detail,
+                    at=now,
+                    by=decided.by,
+                    settled_by=self._owner.user,
+                )
+            )
+            claim.let_go()
+            CancelStore(self._state).clear(record.ref)
+            return
+        ready = self._claimer.take_up(
+            claim, decided, needs_place=record.occurrence.kind is not Kind.MANUAL, now=now
+        )
+        if ready is None:
+            self.unstarted.look_soon()
+        else:
+            done.ready.append(ready)
+
+    def _cancelled(self, record: Record) -> Verdict | None:
+        """Take up a cancel of a claim that waits: it needs no session to be settled (L17)."""
+        cancels = CancelStore(self._state)
+        cancel = cancels.pending(record.ref)
+        if cancel is None or not cancels.accept(cancel):
+            return None
+        return cancelled(cancel, "before it started")
+
+    def _work_again(self, record: Record, now: datetime) -> Work | Verdict:
+        """Return what an unstarted claim is to do by today's definition, or how it ends instead."""
+        occurrence = record.occurrence
+        if occurrence.kind is Kind.WAKE:
+            return self._waker.work_of(record, now)
+        routine = self._definitions.current(occurrence.owner)
+        if routine is None:
+            return Verdict(Outcome.SKIPPED, Reason.EDITED, "its routine is gone")
+        agent = record.claim.get("agent") if occurrence.kind is Kind.MANUAL else None
+        work = self._definitions.work(routine, agent=agent)
+        if occurrence.kind is Kind.MANUAL:
+            return with_more(replace(work, only_if=None), record.claim.get("append"))
+        changed = edited(
+            replace(work, digest=record.claim.get("definition")),
+            routine,
+            occurrence,
+            self._definitions.work,
+        )
+        if isinstance(changed, Verdict):
+            return changed
+        late = now - record.due_at
+        none = routine.catch_up is CatchUpPolicy.NONE
+        if none and late > ON_TIME and not self._saw(routine.name, record.due_at):
+            return Verdict(Outcome.MISSED, Reason.NO_SCHEDULER, "catch_up is none")
+        return work
