@@ -40,6 +40,8 @@ log = logging.getLogger("routines")
 _PATIENCE_S = 5.0
 # An outside clock may run ahead of ours by so much.
 _AHEAD = timedelta(seconds=60)
+# The last line of a claim that nobody has begun, and that waits for nothing either.
+_UNSTARTED = (Event.CLAIM.value, Event.ATTEMPT.value, Event.NOT_STARTED.value)
 
 
 @dataclass(slots=True)
@@ -591,8 +593,9 @@ class Claimer:
                 if entry.claim_path != occurrence.claim_path:
                     continue
                 claim = self._claims.hold(entry)
-                if claim is not None and claim.record.started is None:
-                    # Claimed by a process that died before it started: ours to start.
+                if claim is not None and claim.record.last in _UNSTARTED:
+                    # Claimed by a process that died before it started: ours to start. What waits
+                    # for its predecessor, another try or a person goes on waiting.
                     ready = self.take_up(
                         claim, self._definitions.work(routine), needs_place=False, now=now
                     )
