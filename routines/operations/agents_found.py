@@ -85,5 +85,5 @@ def find_program(word: str, *, path: str, cwd: str) -> str | None:
     )
     for place in places:
         if os.path.isfile(place) and os.access(place, os.X_OK):
-            return place
+            return os.path.normpath(place)
     return None

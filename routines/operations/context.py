@@ -125,6 +125,13 @@ class Context:
         """The home folder, which paths on screens are shortened by; empty if there is none."""
         return self.environ.get("HOME", "")
 
+    def short(self, path: str) -> str:
+        """Return *path* as a person says it: with `~` for the home folder."""
+        home = self.home.rstrip("/")
+        if home and (path == home or path.startswith(f"{home}/")):
+            return f"~{path[len(home) :]}"
+        return path
+
 
 def zone_or(key: object, otherwise: ZoneInfo) -> ZoneInfo:
     """Return the zone that a record names, or another one where it names none that is known."""

@@ -129,8 +129,9 @@ def take_over(context: Context, *, fork: bool) -> Finding:
     how = "has an id of its own now" if fork else "is taken as the one that it was"
     text = f"{adopted.state.path} {how}: {adopted.state.workspace}"
     if fork:
-        text += f"; {adopted.interrupted} open turns are the original's, "
-        text += f"{adopted.epochs} sessions begin anew"
+        turns, sessions = adopted.interrupted, adopted.epochs
+        text += f"; {turns} open turn{' is' if turns == 1 else 's are'} the original's, "
+        text += f"{sessions} session{' begins' if sessions == 1 else 's begin'} anew"
     return Finding(Level.OK, "state", text)
 
 
@@ -300,7 +301,7 @@ def _outcomes(context: Context) -> list[Finding]:
             Level.FAIL,
             "outcomes",
             f"{row.name}: {row.problem.text}" + _since(context, listing, row.name),
-            f"routines explain {row.name}",
+            f"routines {'recover' if row.problem.kind == 'parked' else 'explain'} {row.name}",
         )
         for row in listing.rows
         if row.problem is not None and row.problem.kind in ("failing", "silent", "lost", "parked")

@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from routines.agents.processes import run_probe
+from routines.config.workspace import Workspace
+from routines.config.workspace_file import ECHO_NAME
 from routines.domain.names import format_instant
 from routines.domain.outcome import Outcome
 from routines.domain.record import Record
@@ -19,7 +21,7 @@ from routines.engine.definitions import FileDefinitions
 from routines.engine.engine import Engine, Limits
 from routines.engine.running import Running
 from routines.errors import InvalidFiles, NoScheduler, StateUnusable, StoreError, UnknownRoutine
-from routines.operations.agents_found import agents_found
+from routines.operations.agents_found import AgentFound, agents_found
 from routines.operations.context import Context
 from routines.operations.life import schedulers
 from routines.operations.log_lines import log_to
@@ -171,23 +173,37 @@ def start(
 def start_lines(context: Context, others: Sequence[str]) -> list[str]:
     """Return what `start` says first: root, state, what is armed, with which programs."""
     workspace = context.workspace
-    armed = [r for r in workspace.routines.values() if r.enabled and r.schedule is not None]
     lines = [
-        f"root      {context.root.words()}",
-        f"state     {context.root.state}",
-        f"armed     {len(armed)} of {len(workspace.names)} routines",
+        f"root      {context.short(context.root.path)} ({context.root.found_by.value})",
+        f"state     {context.short(context.root.state)}",
+        f"armed     {_armed_words(workspace)}",
     ]
     lines += [f"broken    {one.place()}: {one.message}" for one in workspace.problems]
     path = context.environ.get("PATH", "")
     for found in agents_found(workspace.settings, workspace.routines, path=path):
-        name = found.name or "(no agent)"
-        lines.append(f"agent     {name}: {found.problem or found.program}")
+        lines.append(f"agent     {_agent_words(context, found)}")
     note = zone_note(context)
     if note:
         lines.append(f"note      {note}")
     if others:
         lines.append(f"beside    {len(others)} other scheduler(s): pid {', '.join(others)}")
     return lines
+
+
+def _armed_words(workspace: Workspace) -> str:
+    """Return `2 of 3 routines, 1 by name`: what has no schedule is not there to be armed."""
+    routines = workspace.routines.values()
+    by_name = sum(r.schedule is None for r in routines)
+    armed = sum(r.enabled and r.schedule is not None for r in routines)
+    count = len(workspace.names) - by_name
+    text = f"{armed} of {count} routine{'' if count == 1 else 's'}"
+    return f"{text}, {by_name} by name" if by_name else text
+
+
+def _agent_words(context: Context, found: AgentFound) -> str:
+    if found.name == ECHO_NAME:
+        return f"{found.name}, built in"
+    return f"{found.name or '(no agent)'}: {found.problem or context.short(found.program or '')}"
 
 
 async def _serve(engine: Engine, *, grace: timedelta, leave_turns: bool) -> int:

@@ -345,7 +345,7 @@ def wake_tools(context: Context, *, session: str | None) -> "WakeTools":
 
     def no_scheduler() -> str | None:
         alive = schedulers(state, now=context.clock.now()).alive
-        return None if alive else context.root.path.replace(context.home, "~", 1)
+        return None if alive else context.short(context.root.path)
 
     return WakeTools(
         state,

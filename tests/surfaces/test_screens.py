@@ -461,3 +461,54 @@ def test_next_says_how_much_later_than_its_slot_a_turn_falls_due(ws):
 
     assert answer.out.count(" jitter\n") == 3
     assert len({row.rpartition("+")[2] for row in answer.out.splitlines()[1:]}) == 3
+
+
+# Small words --------------------------------------------------------------------------------------
+
+
+def test_a_scheduler_that_ended_today_is_said_without_the_day(ws):
+    ended = berlin("14:13")
+    ws.scheduler(alive=False, beat_at=ended, ended_at=ended, why="stopped")
+    ws.cron("daily", "0 3 * * *", since=NOW)
+
+    assert "NO SCHEDULER since 14:13 " in ws.ask("list").out
+
+
+def test_an_overdue_wake_up_says_for_how_long(ws):
+    two_wakeups(ws)
+    ws.clock.advance(minutes=10)
+    assert " now " in ws.ask("wakeups").out
+
+    ws.clock.advance(minutes=135)
+
+    assert "2 h 15 m late" in ws.ask("wakeups").out
+    ws.cron("daily", "0 3 * * *")
+    last = ws.ask("list").out.splitlines()
+    assert "2 wake-ups pending in 1 session, overdue since 16:28: routines wakeups" in last
+
+
+def test_one_turn_is_no_turns(ws):
+    ws.cron("daily", "0 3 * * *")
+    ws.session("routine:daily", agent="echo", turns=1, epoch_turns=1)
+
+    assert "echo; 1 turn, 1 of them in epoch 1\n" in ws.ask("session", "show", "daily").out
+
+
+def test_start_says_what_is_armed_and_where_in_few_words(ws):
+    from routines.operations.context import Context
+    from routines.operations.running import start_lines
+
+    (ws.root / "agent.sh").write_text("#!/bin/sh\n")
+    (ws.root / "agent.sh").chmod(0o755)
+    ws.settings("tz: Europe/Berlin\nagent: echo\nagents: {own: {command: [./agent.sh]}}\n")
+    ws.routine("daily", 'cron: "0 9 * * *"\nagent: own\n')
+    ws.routine("by-name", "")
+    context = Context(environ=ws.environ, cwd=str(ws.root), clock=ws.clock)
+
+    assert start_lines(context, []) == [
+        "root      ~/agents (the nearest folder upwards)",
+        "state     ~/agents/.routines",
+        "armed     1 of 1 routine, 1 by name",
+        "agent     echo, built in",
+        "agent     own: ~/agents/agent.sh",
+    ]

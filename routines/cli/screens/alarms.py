@@ -1,5 +1,6 @@
 """`wakeups`: what is pending."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from routines.cli.escape import block, escape, line
@@ -20,7 +21,7 @@ def alarms_screen(found: AlarmList, times: Times, *, width: int) -> list[str]:
     columns = [
         Column("ID", 8, most=20, cut=False),
         Column("WHEN", 13, most=26, cut=False),
-        Column("IN", 9, most=12, gap=1),
+        Column("IN", 9, most=16, gap=1),
         Column("SESSION", 16, most=28),
         Column("PROMPT", 8, rest=True),
     ]
@@ -32,8 +33,7 @@ def alarms_screen(found: AlarmList, times: Times, *, width: int) -> list[str]:
 
 
 def _row(one: "Wakeup", times: Times) -> Row:
-    late = one.look_at <= times.now
-    ahead = "now" if late else until(times.now, one.look_at)
+    ahead = _ahead(one, times)
     prompt = line(one.prompt)
     rule = f"[{rule_text(one)}] " if one.recurs else ""
     mark = "!" if one.deferred_since is not None else " "
@@ -47,6 +47,14 @@ def _row(one: "Wakeup", times: Times) -> Row:
     return Row(cells, mark)
 
 
+def _ahead(one: "Wakeup", times: Times) -> str:
+    if one.look_at > times.now:
+        return until(times.now, one.look_at)
+    # Nobody has come for it: no scheduler is alive, or its routine is paused.
+    late = times.now - one.look_at >= timedelta(minutes=1)
+    return f"{until(one.look_at, times.now)} late" if late else "now"
+
+
 def rule_text(one: "Wakeup") -> str:
     """Return how it was asked for: `every 30m`, `cron 0 9 * * *`."""
     return line(f"{one.timing.value} {one.asked}")
@@ -54,7 +62,8 @@ def rule_text(one: "Wakeup") -> str:
 
 def alarm_screen(one: "Wakeup", times: Times, *, width: int) -> list[str]:  # noqa: ARG001
     """Return one wake-up whole."""
-    fired = f"; fired {one.firings} times so far" if one.recurs else ""
+    count = f"{one.firings} time{'' if one.firings == 1 else 's'}"
+    fired = f"; fired {count} so far" if one.recurs else ""
     lines = [
         f"{one.id}   next {times.sentence(one.look_at)} {times.head}",
         f"{rule_text(one)}; in {escape(one.session)}{fired}",

@@ -47,7 +47,8 @@ def _busy(one: Conversation) -> str:
 def session_screen(one: Conversation, times: Times, *, width: int) -> list[str]:  # noqa: ARG001
     """Return one conversation."""
     ledger = one.ledger
-    turns = f"{ledger.turns} turns, {ledger.epoch_turns} of them in epoch {ledger.epoch}"
+    count = f"{ledger.turns} turn{'' if ledger.turns == 1 else 's'}"
+    turns = f"{count}, {ledger.epoch_turns} of them in epoch {ledger.epoch}"
     lines = [
         escape(ledger.session),
         f"{escape(ledger.agent or 'no agent yet')}; {turns}",

@@ -62,7 +62,7 @@ def _head(listing: Listing, times: Times, *, width: int, home: str) -> list[str]
 
 def _who(found: Schedulers, times: Times, *, wide: bool) -> str:
     if not found.alive:
-        since = "" if found.last_at is None else f" since {times.brief(_minute(found.last_at))}"
+        since = "" if found.last_at is None else f" since {times.cell(_minute(found.last_at))}"
         return f"NO SCHEDULER{since}"
     first = found.live[0]
     text = f"scheduler alive {_coarse(age(times.now, first.started_at))}"
@@ -267,7 +267,10 @@ def _alarms(listing: Listing, times: Times) -> list[str]:
         return []
     sessions = f"{alarms.sessions} session{'' if alarms.sessions == 1 else 's'}"
     plural = "" if alarms.count == 1 else "s"
-    following = "" if alarms.next_at is None else f", next {times.cell(alarms.next_at)}"
+    following = ""
+    if alarms.next_at is not None:
+        overdue = times.now - alarms.next_at >= timedelta(minutes=1)
+        following = f", {'overdue since' if overdue else 'next'} {times.cell(alarms.next_at)}"
     return [f"{alarms.count} wake-up{plural} pending in {sessions}{following}: routines wakeups"]
 
 
