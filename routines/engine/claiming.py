@@ -448,6 +448,15 @@ class Claimer:
                 record = self._claims.read_path(entry.claim_path)
                 if record is None or record.end is not None or not record.readable:
                     continue
+                if record.last == Event.PARKED.value:
+                    continue
+                if record.last in (Event.BUFFERED.value, Event.RETRY.value):
+                    # Nobody's: it is held for no longer than a look takes, in another process.
+                    raise StoreBusy(
+                        f"{record.ref} is being looked at by another process",
+                        hint="nothing was changed; it is looked at again",
+                        path=entry.claim_path,
+                    )
                 if record.started is not None and is_gone(record.owner):
                     # Somebody is ending what its dead owner left: its end is near.
                     lost.append(entry.claim_path)
