@@ -475,7 +475,7 @@ class Claimer:
                             settled_by=self._owner.user,
                         )
                     )
-                elif claim.record.last != Event.PARKED.value:
+                elif claim.record.is_under_way or not claim.record.readable:
                     lost.append(entry.claim_path)
             finally:
                 claim.let_go()
@@ -732,10 +732,10 @@ class Claimer:
 def displaced(record: Record) -> Verdict | None:
     """Return how a claim that nobody holds ends when a newer slot of its routine comes.
 
-    None for one that was started, or whose claim can't be read: its end is worked out by what is
-    left of it. None too for a parked one: it waits for a person, and blocks no later slot.
+    None for one that is under way, or whose claim can't be read: its end is worked out by what is
+    left of it. None too for what a person decides, or has decided: it blocks no later slot.
     """
-    if not record.readable or record.is_under_way:
+    if not record.readable or record.is_under_way or record.by_person:
         return None
     match record.last:
         case Event.PARKED.value:
