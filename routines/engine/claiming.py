@@ -743,8 +743,13 @@ def displaced(record: Record) -> Verdict | None:
         case Event.BUFFERED.value:
             return Verdict(Outcome.SKIPPED, Reason.OVERLAP, "a newer slot took its place")
         case Event.RETRY.value:
-            why = str(record.events[-1].get("detail") or "")
-            return Verdict(Outcome.FAILED, Reason.NOT_STARTED, f"until the next slot: {why}")
+            line = record.events[-1]
+            why = f"until the next slot: {line.get('detail') or ''}"
+            if record.started is None:
+                return Verdict(Outcome.FAILED, Reason.NOT_STARTED, why)
+            # Its turn was begun, and was to be begun once more: it ends as that turn did.
+            ended = line.get("ended", "interrupted"), line.get("because", "owner-died")
+            return Verdict(Outcome(ended[0]), Reason(ended[1]), why)
         case _:
             return Verdict(Outcome.MISSED, Reason.BUSY, "it waited, and a newer slot came")
 

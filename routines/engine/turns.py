@@ -422,6 +422,9 @@ class TurnSteps:
         if isinstance(follow, Again):
             event = Event.RETRY
             more["until"] = format_instant(follow.at)
+            if result.outcome is not None and result.reason is not None:
+                # How it ends if a newer slot comes first.
+                more |= {"ended": result.outcome.value, "because": result.reason.value}
             if result.outcome is Outcome.INTERRUPTED:
                 more["rerun"] = record.reruns + 1
         try:
