@@ -311,6 +311,8 @@ class Books:
             assert routine.overlap is OverlapPolicy.SUPERSEDE, f"{ref}: {end}"
         if record.outcome is Outcome.COMPLETED:
             assert record.started is not None, f"{ref} is completed and was never started"
+        if record.reason is Reason.NOT_STARTED and "none started" not in end["detail"]:
+            assert record.started is None, f"{ref} was started: {record.events}"
         if record.by_person and "until the next slot" in str(end.get("detail")):
             raise AssertionError(f"{ref}: a person said that it is to run after all: {end}")
         at_once = len(record.events) == 1 and record.reason in (
@@ -557,7 +559,7 @@ class Machine(RuleBasedStateMachine):
         self.stage.agent = self.actor = Actor(self)
         self.state = self.stage.state
         self.steps = []
-        self.engines, self.tasks = [], []
+        self.engines, self.tasks, self.fired = [], [], set()
         self.routines = {}
         self.absent = set()
         self.set_back = []
@@ -671,6 +673,8 @@ class Machine(RuleBasedStateMachine):
         if not self.engines or slot <= START:
             return
         slot += SECOND if odd and back == 3 else timedelta(0)
+
+        self.fired.add((name, slot))
 
         async def fire():
             self.tasks.append(asyncio.ensure_future(self.engines[-1].fire(name, slot)))
@@ -811,7 +815,7 @@ class Machine(RuleBasedStateMachine):
         self.kills += 1
         while self.engines:
             self.do(self._crash(self.engines.pop()))
-        self._close_what_is_left()
+        self._end_what_is_left()
         self.disk.heal()
         self.clock.move(away)
         self.do(self._start())
@@ -823,10 +827,18 @@ class Machine(RuleBasedStateMachine):
             call.engine_is_dead = call.engine_is_dead or id(call.task) in ended
         await self.stage.crash(engine)
 
-    def _close_what_is_left(self):
-        """Close what a process had open when it died: the kernel does."""
-        for task in self.tasks:
-            task.cancel()
+    def _end_what_is_left(self):
+        """End what still runs of a process that died, and close what it had open."""
+
+        async def end():
+            for call in self.actor.running:
+                call.engine_is_dead = True
+                call.task.cancel()
+            for task in self.tasks:
+                task.cancel()
+            await quiet()
+
+        self.do(end())
         for name in os.listdir("/proc/self/fd"):
             with contextlib.suppress(OSError):
                 if os.readlink(f"/proc/self/fd/{name}").startswith(self.folder.name):
@@ -905,9 +917,8 @@ class Machine(RuleBasedStateMachine):
             if call.turn.routine is not None
         ):
             self.wrong.append(f"{ref}: a second turn of {group}")
-        outside = (Trigger.MANUAL, Trigger.EXTERNAL)
-        placed = [call for call in running if call.turn.trigger not in outside]
-        if turn.trigger not in outside and len(placed) >= self.concurrency:
+        placed = [call for call in running if self.needs_place(call.turn)]
+        if self.needs_place(turn) and len(placed) >= self.concurrency:
             self.wrong.append(f"{ref}: {len(placed) + 1} turns at once")
         started = [line["event"] for line in record.events].count("started")
         if started <= sum(call.ref == ref for call in self.actor.calls):
@@ -925,6 +936,10 @@ class Machine(RuleBasedStateMachine):
                 self.wrong.append(f"{ref} was begun, and the schedule does not name it any more")
         if turn.trigger is Trigger.WAKE_UP:
             self.judge_wakeup(turn, record)
+
+    def needs_place(self, turn):
+        outside = turn.trigger in (Trigger.MANUAL, Trigger.EXTERNAL)
+        return not outside and (turn.routine, turn.slot) not in self.fired
 
     def judge_wakeup(self, turn, record):
         prompt = next((one for one in self.refused if one in turn.prompt), None)
@@ -1017,7 +1032,7 @@ class Machine(RuleBasedStateMachine):
         for engine in self.engines:
             with contextlib.suppress(BaseException):
                 self.do(self._crash(engine))
-        self._close_what_is_left()
+        self._end_what_is_left()
         for task in self.tasks:
             if task.done() and not task.cancelled():
                 task.exception()

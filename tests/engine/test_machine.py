@@ -9,6 +9,7 @@ from datetime import timedelta
 from hypothesis import HealthCheck, Phase, settings
 
 from routines.domain.retry import Retry
+from routines.domain.routine import OverlapPolicy
 from tests.engine.machine import Machine, play
 from tests.engine.stage import HOUR, MINUTE, SECOND, every, routine
 
@@ -74,5 +75,40 @@ def test_waiting_claim_that_is_given_up_says_who_settled_it():
         ("advance", {"span": 10 * MINUTE}),
         ("sleep_the_machine", {"span": 5 * HOUR}),
         ("advance", {"span": timedelta(minutes=5)}),
+    ]
+    assert play(steps) is None
+
+
+def test_slot_that_is_buffered_does_not_start_by_being_delivered():
+    alone = {"schedule": every(10), "session": "fresh", "overlap": OverlapPolicy.BUFFER_ONE}
+    steps = [
+        three(**alone, timeout=5 * HOUR),
+        ("next_turns", {"moods": ["holds"] * 2}),
+        ("advance", {"span": 20 * MINUTE}),
+        ("fire_slot", {"name": "a", "back": 0, "odd": False}),
+    ]
+    assert play(steps) is None
+
+
+def test_slot_that_a_person_recovers_waits_for_its_session_whatever_slot_comes_next():
+    steps = [
+        three(schedule=every(10), retry=Retry(attempts=1, park=True)),
+        ("next_turns", {"moods": ["unavailable", "holds"]}),
+        ("advance", {"span": 10 * MINUTE}),
+        ("advance", {"span": 10 * MINUTE}),
+        ("recover_parked", {}),
+        ("advance", {"span": 10 * MINUTE}),
+    ]
+    assert play(steps) is None
+
+
+def test_turn_that_failed_and_waits_for_another_try_is_not_said_to_have_never_started():
+    again = Retry(attempts=2, started=True)
+    steps = [
+        three(schedule=every(10), session="named:team", retry=again),
+        ("next_turns", {"moods": ["fails"]}),
+        ("advance", {"span": 10 * MINUTE}),
+        ("sleep_the_machine", {"span": 50 * MINUTE}),
+        ("advance", {"span": 2 * MINUTE}),
     ]
     assert play(steps) is None
