@@ -11,6 +11,8 @@
     +-- NoScheduler            nothing is alive that could take it
     +-- WakeupRefused          a guardrail said no; nothing was scheduled
     +-- EngineMisuse           the engine was used after a fork, or while stopped
+    +-- ExtraMissing           a library that only this needs is not installed
+    +-- AddressUnusable        nothing can listen on an address
     +-- StoreError             the state folder
         +-- StateNewer, StateForeign, StateCopied, StateUnusable, StateMissing
         +-- StoreBusy          a short lock was not free in time
@@ -273,6 +275,25 @@ class EngineMisuse(RoutinesError):
     """The engine was used in a way that it can't honour."""
 
     code = "engine-misuse"
+
+
+class ExtraMissing(RoutinesError):
+    """What was asked for needs a library that is not installed."""
+
+    code = "extra-missing"
+
+    def __init__(self, what: str, *, extra: str, module: str) -> None:
+        self.extra = extra
+        super().__init__(
+            f"{what} needs {module}, which is not installed" if module else f"{what} needs more",
+            hint=f"pip install 'agent-routines[{extra}]'",
+        )
+
+
+class AddressUnusable(RoutinesError):
+    """Nothing can listen on an address: it is taken, or none of this machine's."""
+
+    code = "address-unusable"
 
 
 class StoreError(RoutinesError):

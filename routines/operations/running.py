@@ -1,6 +1,7 @@
 """Turns: `start`, `run`, `fire`, `tick`. The engine does what is asked, here it is answered."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -9,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from routines.agents.processes import run_probe
 from routines.config.workspace import Workspace
@@ -18,7 +19,8 @@ from routines.domain.names import format_instant
 from routines.domain.outcome import Outcome
 from routines.domain.record import Record
 from routines.engine.definitions import FileDefinitions
-from routines.engine.engine import Engine, Limits
+from routines.engine.engine import Engine, EngineEvent, Limits
+from routines.engine.measuring import PassFacts
 from routines.engine.running import Running
 from routines.errors import InvalidFiles, NoScheduler, StateUnusable, StoreError, UnknownRoutine
 from routines.operations.agents_found import AgentFound, agents_found
@@ -86,8 +88,30 @@ class TickResult:
     exit_code: int
 
 
+class Companion(Protocol):
+    """What accompanies a scheduler on its loop, and is told what happens there."""
+
+    @property
+    def line(self) -> str:
+        """What `start` says of it."""
+
+    def on_event(self, event: EngineEvent) -> None:
+        """Take note of an event."""
+
+    def on_pass(self, facts: PassFacts) -> None:
+        """Take note of a look at everything."""
+
+    def alongside(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Be there for the block, which the scheduler starts and stops in."""
+
+
 def engine_of(
-    context: Context, *, live: bool, is_scheduler: bool, external_clock: bool = False
+    context: Context,
+    *,
+    live: bool,
+    is_scheduler: bool,
+    external_clock: bool = False,
+    companion: Companion | None = None,
 ) -> Engine:
     """Return an engine on the workspace's files.
 
@@ -114,6 +138,8 @@ def engine_of(
         ),
         is_scheduler=is_scheduler,
         external_clock=external_clock,
+        on_event=None if companion is None else companion.on_event,
+        on_pass=None if companion is None else companion.on_pass,
     )
 
 
@@ -151,6 +177,7 @@ def start(
     leave_turns: bool,
     log_format: str,
     external_clock: bool = False,
+    companion: Companion | None = None,
 ) -> int:
     """Run the scheduler until it is told to stop; return the exit code.
 
@@ -160,14 +187,24 @@ def start(
         leave_turns: Whether turns are left to their own processes at a stop.
         log_format: `text` or `json`.
         external_clock: Whether slots come from outside, so that only wake-ups fire here.
+        companion: What accompanies it, or None.
     """
     log_to(sys.stderr, log_format)
-    engine = engine_of(context, live=True, is_scheduler=True, external_clock=external_clock)
+    engine = engine_of(
+        context,
+        live=True,
+        is_scheduler=True,
+        external_clock=external_clock,
+        companion=companion,
+    )
     others = schedulers(context.state, now=context.clock.now()).live
     for line in start_lines(context, [str(other.owner.get("pid")) for other in others]):
         sys.stderr.write(line + "\n")
+    if companion is not None:
+        sys.stderr.write(companion.line + "\n")
     sys.stderr.flush()
-    return asyncio.run(_serve(engine, grace=grace, leave_turns=leave_turns))
+    beside = contextlib.nullcontext() if companion is None else companion.alongside()
+    return asyncio.run(_serve(engine, grace=grace, leave_turns=leave_turns, beside=beside))
 
 
 def start_lines(context: Context, others: Sequence[str]) -> list[str]:
@@ -206,7 +243,13 @@ def _agent_words(context: Context, found: AgentFound) -> str:
     return f"{found.name or '(no agent)'}: {found.problem or context.short(found.program or '')}"
 
 
-async def _serve(engine: Engine, *, grace: timedelta, leave_turns: bool) -> int:
+async def _serve(
+    engine: Engine,
+    *,
+    grace: timedelta,
+    leave_turns: bool,
+    beside: contextlib.AbstractAsyncContextManager[None],
+) -> int:
     loop = asyncio.get_running_loop()
     told: list[int] = []
     stop = asyncio.Event()
@@ -219,11 +262,12 @@ async def _serve(engine: Engine, *, grace: timedelta, leave_turns: bool) -> int:
 
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
-    await engine.start()
-    log.info("started", extra={"pid": os.getpid()})
-    await stop.wait()
-    log.info("stopping", extra={"signal": signal.Signals(told[0]).name})
-    await engine.stop(grace=grace, leave_turns=leave_turns)
+    async with beside:
+        await engine.start()
+        log.info("started", extra={"pid": os.getpid()})
+        await stop.wait()
+        log.info("stopping", extra={"signal": signal.Signals(told[0]).name})
+        await engine.stop(grace=grace, leave_turns=leave_turns)
     log.info("stopped")
     return _INTERRUPTED if told[0] == signal.SIGINT else 0
 

@@ -1,5 +1,7 @@
 """`routines start`."""
 
+from functools import partial
+
 import click
 
 from routines.cli.call import Call
@@ -15,6 +17,9 @@ from routines.cli.call import command as make
     "--external-clock", is_flag=True, help="Arm nothing: slots come by fire or tick from outside."
 )
 @click.option(
+    "--http", metavar="HOST:PORT", help="Serve /metrics and /health there: 127.0.0.1:9464."
+)
+@click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
@@ -22,16 +27,29 @@ from routines.cli.call import command as make
     help="Lines for people or for programs.",
 )
 def command(
-    call: Call, *, grace: str, leave_turns: bool, external_clock: bool, log_format: str
+    call: Call,
+    *,
+    grace: str,
+    leave_turns: bool,
+    external_clock: bool,
+    http: str | None,
+    log_format: str,
 ) -> int:
     """Run the scheduler until it is stopped: SIGTERM, SIGHUP or ^C."""
     from routines.domain.durations import parse_span
     from routines.operations import running
 
-    return running.start(
+    start = partial(
+        running.start,
         call.context,
         grace=parse_span(grace),
         leave_turns=leave_turns,
         log_format=log_format,
         external_clock=external_clock,
     )
+    if http is None:
+        return start()
+    from routines.web.opening import opened
+
+    with opened(http, call.context) as companion:
+        return start(companion=companion)
