@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from routines.domain.due import ON_TIME
 from routines.domain.routine import Routine
@@ -10,6 +10,7 @@ from routines.domain.routine import Routine
 # A routine that could not be looked at (a lock, a full disk) is looked at again this much later.
 _AGAIN = timedelta(seconds=1)
 _AGAIN_AT_MOST = timedelta(seconds=60)
+_AT_ONCE = datetime.min.replace(tzinfo=UTC)
 
 
 class Agenda:
@@ -25,6 +26,7 @@ class Agenda:
         self._faults: dict[str, int] = {}
         self._seen: dict[str, datetime] = {}
         self._routines: dict[str, Routine] = {}
+        self._hurried = False
 
     def rebuild(self, routines: Mapping[str, Routine], now: datetime) -> None:
         """Forget everything and look at every routine at once: at boot, or after a clock step."""
@@ -74,14 +76,23 @@ class Agenda:
         self._waiting[name] = now + min(_AGAIN * 2 ** min(faults, 6), _AGAIN_AT_MOST)
 
     def hurry(self) -> None:
-        """Look at everything that waits at the next pass: a turn has ended, a place is free."""
-        self._waiting = {
-            name: datetime.min.replace(tzinfo=at.tzinfo) if name not in self._faults else at
-            for name, at in self._waiting.items()
-        }
+        """Look at everything that waits at the next pass: a turn has ended, a place is free.
+
+        Called on the loop while a pass may be under way in the store's thread: a flag is all that
+        it may touch. Changing what waits from here lost routines, and their slots with them.
+        """
+        self._hurried = True
+
+    def _catch_breath(self, now: datetime) -> None:
+        if self._hurried:
+            self._hurried = False
+            for name in self._waiting:
+                if name not in self._faults:
+                    self._waiting[name] = now
 
     def due(self, now: datetime, routines: Mapping[str, Routine]) -> list[str]:
         """Return the routines to look at, oldest slot first, and note which slots were seen."""
+        self._catch_breath(now)
         names: dict[str, datetime] = {}
         while self._heap and self._heap[0][0] <= now:
             slot, name, version = heapq.heappop(self._heap)
@@ -113,6 +124,8 @@ class Agenda:
         """Return the next instant at which something has to be looked at; None if none is known."""
         while self._heap and self._version.get(self._heap[0][1]) != self._heap[0][2]:
             heapq.heappop(self._heap)
+        if self._hurried and self._waiting:
+            return _AT_ONCE
         instants: Iterable[datetime] = [
             *(at for at, _, _ in self._heap[:1]),
             *self._waiting.values(),
