@@ -316,7 +316,7 @@ def many(ws: World, count: int) -> None:
         (["list"], 3),
     ],
 )
-def test_only_what_is_shown_is_opened_however_much_there_is(ws, opened, words, most):
+def test_only_what_is_shown_is_opened_however_much_there_is(ws, opened, words, most):  # BR-61
     many(ws, 600)
     opened.clear()
 
