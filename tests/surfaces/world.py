@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, outcome_event
 from routines.domain.schedule import from_spec
+from routines.store import locks
 from routines.store.claims import Claim, ClaimStore, Draft
 from routines.store.control import SchedulerStore
 from routines.store.cursors import Cursor, CursorStore, Missed
@@ -100,7 +100,7 @@ class World:
         if alive:
             self._held.append(fd)
         else:
-            os.close(fd)
+            locks.let_go(fd)
             store.leave(one, None)
 
     def claim(
@@ -245,12 +245,14 @@ class World:
         return Answer(code, out.getvalue(), err.getvalue())
 
     def close(self) -> None:
-        for held in self._held:
+        # Once: a number that was closed may be somebody else's by now.
+        held_until_now, self._held = self._held, []
+        for held in held_until_now:
             if isinstance(held, Claim):
                 held.let_go()
             else:
                 with contextlib.suppress(OSError):
-                    os.close(held)
+                    locks.let_go(held)
 
 
 @contextlib.contextmanager
