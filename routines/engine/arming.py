@@ -193,8 +193,10 @@ class Arming:
         last = None if schedule is None else schedule.newest_at_or_before(until)
         if last is None:
             return None
-        newest, _ = self._claims.newest_slot(cursor.routine, until=until)
-        given_up = self._cursors.newest_missed(cursor.routine, until=until)
+        # What was claimed or given up after that instant covers what lies before it too.
+        at = at or until
+        newest, _ = self._claims.newest_slot(cursor.routine, until=at)
+        given_up = self._cursors.newest_missed(cursor.routine, until=at)
         bases = [cursor.since, newest, None if given_up is None else given_up.last]
         base = max(at for at in bases if at is not None)
         if last <= base:
@@ -206,7 +208,7 @@ class Arming:
                 last=last,
                 reason=reason,
                 schedule=cursor.schedule,
-                at=at or until,
+                at=at,
                 by=self._by,
             )
         )

@@ -84,7 +84,8 @@ class Pausing:
             # Nothing else is to come: it fires now, late, and is not given up for a pause.
             return
         # What was owed before has its own reason: nobody was there.
-        self._arming.give_up_until(cursor, min(switch.since, now), Reason.NO_SCHEDULER)
+        before = min(switch.since, now)
+        self._arming.give_up_until(cursor, before, Reason.NO_SCHEDULER, at=now)
         self._arming.give_up_until(cursor, now, Reason.PAUSED)
         self._cursors.write(replace(cursor, since=now, by=self._by))
 
