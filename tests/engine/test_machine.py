@@ -9,15 +9,15 @@ from datetime import timedelta
 from hypothesis import HealthCheck, Phase, settings
 
 from routines.domain.retry import Retry
-from routines.domain.routine import OverlapPolicy
+from routines.domain.routine import CatchUpPolicy, OverlapPolicy
 from tests.engine.machine import Machine, play
 from tests.engine.stage import HOUR, MINUTE, SECOND, every, routine
 
 # The same sequences each time. One that fails is printed as it is: the campaign cuts it down, which
 # would take minutes here.
 Machine.TestCase.settings = settings(
-    max_examples=16,
-    stateful_step_count=40,
+    max_examples=20,
+    stateful_step_count=50,
     phases=[Phase.explicit, Phase.generate],
     derandomize=True,
     database=None,
@@ -110,5 +110,22 @@ def test_turn_that_failed_and_waits_for_another_try_is_not_said_to_have_never_st
         ("advance", {"span": 10 * MINUTE}),
         ("sleep_the_machine", {"span": 50 * MINUTE}),
         ("advance", {"span": 2 * MINUTE}),
+    ]
+    assert play(steps) is None
+
+
+def test_routine_that_is_disabled_in_a_pause_gives_nothing_up_twice():
+    alone = {"overlap": OverlapPolicy.BUFFER_ONE, "catch_up": CatchUpPolicy.NONE}
+    begin, given = three(schedule=every(10), **alone, exclusive="shop", timeout=5 * HOUR)
+    held = replace(given["routines"][0], name="b", prompt="write the b")
+    given["routines"] = (given["routines"][0], held, given["routines"][2])
+    steps = [
+        (begin, given),
+        ("next_turns", {"moods": ["holds and fails"]}),
+        ("advance_long", {"span": 25 * MINUTE}),
+        ("pause", {"name": None, "minutes": None}),
+        ("advance_long", {"span": 20 * MINUTE}),
+        ("edit", {"name": "b", "what": "enabled"}),
+        ("resume", {"name": None}),
     ]
     assert play(steps) is None
