@@ -8,7 +8,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from routines.domain import schedule as schedules
@@ -18,7 +18,7 @@ from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason, Trigger, one_line
 from routines.domain.record import Event, Owner, Record, outcome_event
-from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine, schedule_key
+from routines.domain.routine import CatchUpPolicy, Routine, schedule_key
 from routines.domain.timetable import Timetable, offset_of
 from routines.engine.arming import Arming, counted
 from routines.engine.definitions import Definitions
@@ -26,7 +26,7 @@ from routines.engine.host import is_gone
 from routines.engine.recovering import Recoverer
 from routines.engine.turns import SHOWN, Verdict
 from routines.engine.work import Work
-from routines.errors import RoutinesError, SessionBusyError, SlotRefused, StoreBusy, StoreError
+from routines.errors import RoutinesError, StoreBusy, StoreError
 from routines.store.claims import Claim, ClaimStore, Draft
 from routines.store.control import Cancel, CancelStore, SwitchStore
 from routines.store.cursors import CursorStore, Missed, Standing
@@ -35,13 +35,6 @@ from routines.store.sessions import Busy, Lease, SessionStore
 from routines.store.state import State
 
 log = logging.getLogger("routines")
-
-# `fire` and `tick` wait so long for a routine's lock; a pass only tries it.
-_PATIENCE_S = 5.0
-# An outside clock may run ahead of ours by so much.
-_AHEAD = timedelta(seconds=60)
-# The last line of a claim that nobody has begun, and that waits for nothing either.
-_UNSTARTED = (Event.CLAIM.value, Event.ATTEMPT.value, Event.NOT_STARTED.value)
 
 
 @dataclass(slots=True)
@@ -547,155 +540,6 @@ class Claimer:
         else:
             done.done.append(routine.name)
 
-    # Slots that an outside clock delivers -------------------------------------------------------
-
-    def deliver(self, routine: Routine, slot: datetime, *, now: datetime) -> "Delivery":
-        """Claim *slot* for an outside clock, or say what it is instead (PROMISES L4).
-
-        Args:
-            routine: Whose slot.
-            slot: What is delivered.
-            now: The present.
-
-        Raises:
-            SlotRefused: The schedule does not name it, or it lies more than 60 s ahead.
-            SessionBusyError: Its session is in use: nothing was claimed, deliver it again.
-            StoreError: The store refused it.
-        """
-        check_slot(routine, slot, now)
-        occurrence = Occurrence(Kind.SLOT, routine.name, slot)
-        with self._cursors.section(routine.name, patience=_PATIENCE_S):
-            known = self._already(routine, occurrence, now)
-            if known is not None:
-                return known
-            why = self._why_not_delivered(routine, slot, now)
-            if why is not None:
-                return self._record_instead(routine, slot, why, now)
-            done = Pass()
-            self._pass_over(routine, slot, Reason.NO_SCHEDULER, now)
-            running, lost = self._in_flight(routine, now, done)
-            if running and routine.overlap is not OverlapPolicy.SKIP:
-                work = self._definitions.work(routine)
-                self._buffer(routine, occurrence, Trigger.EXTERNAL, work, now, done)
-                if routine.overlap is OverlapPolicy.SUPERSEDE:
-                    self._make_way(running[0], occurrence, now, done)
-                return Delivery("buffered", record=self._claims.read(occurrence))
-            if running:
-                self._skip(routine, occurrence, Trigger.EXTERNAL, running[0], now, done)
-                return Delivery("skipped", record=self._claims.read(occurrence))
-            for path in lost:
-                self._recoverer.recover_path(path)
-            session = routine.session_for(occurrence.ref.partition("@")[2])
-            busy = self.busy(session)
-            if busy is not None:
-                raise SessionBusyError(session, busy.holder)
-            return self._claim_delivered(routine, occurrence, session, now)
-
-    def _already(
-        self, routine: Routine, occurrence: Occurrence, now: datetime
-    ) -> "Delivery | None":
-        record = self._claims.read(occurrence)
-        if record is None:
-            return None
-        if record.end is None:
-            for entry in self._claims.open_entries(routine=routine.name):
-                if entry.claim_path != occurrence.claim_path:
-                    continue
-                claim = self._claims.hold(entry)
-                if claim is not None and claim.record.last in _UNSTARTED:
-                    # Claimed by a process that died before it started: ours to start. What waits
-                    # for its predecessor, another try or a person goes on waiting.
-                    ready = self.take_up(
-                        claim, self._definitions.work(routine), needs_place=False, now=now
-                    )
-                    if ready is not None:
-                        return Delivery("claimed", ready=ready)
-                elif claim is not None:
-                    claim.let_go()
-        self._claims.sync(occurrence)
-        return Delivery("duplicate", record=record)
-
-    def _why_not_delivered(self, routine: Routine, slot: datetime, now: datetime) -> Reason | None:
-        newest, _ = self._claims.newest_slot(routine.name, until=now)
-        given_up = self._cursors.newest_missed(routine.name, until=now)
-        newer = [at for at in (newest, None if given_up is None else given_up.last) if at]
-        if newer and max(newer) >= slot:
-            return Reason.STALE
-        if self.is_paused(routine.name, now):
-            return Reason.PAUSED
-        if not routine.enabled:
-            return Reason.DISABLED
-        if routine.start_within is not None and now - slot > routine.start_within:
-            return Reason.TOO_LATE
-        return None
-
-    def _record_instead(
-        self, routine: Routine, slot: datetime, why: Reason, now: datetime
-    ) -> "Delivery":
-        covering = next(
-            (one for one in self._cursors.missed(routine.name, since=slot) if one.after < slot),
-            None,
-        )
-        if covering is None:
-            before = slot - timedelta(seconds=1)
-            if why is not Reason.STALE:
-                self._pass_over(routine, slot, why, now)
-            covering = self._give_up(routine, GiveUp(after=before, last=slot, reason=why), now)
-            self._count([covering])
-        return Delivery("stale" if why is Reason.STALE else "missed", missed=covering)
-
-    def _pass_over(self, routine: Routine, slot: datetime, why: Reason, now: datetime) -> None:
-        """Record the slots before *slot* that are owed: delivering a newer one gives them up."""
-        cursor = self._cursors.read(routine.name)
-        if cursor is None or routine.schedule is None or cursor.since >= slot:
-            return
-        until = slot - timedelta(seconds=1)
-        switch = self._switches.held(routine.name, now=now) if why is Reason.PAUSED else None
-        given_up = []
-        if switch is not None:
-            # What was owed before the pause has its own reason: nobody was there.
-            before = min(switch.since, until)
-            given_up += [self._arming.give_up_until(cursor, before, Reason.NO_SCHEDULER, at=now)]
-        given_up += [self._arming.give_up_until(cursor, until, why, at=now)]
-        self._count([one for one in given_up if one is not None])
-
-    def _claim_delivered(
-        self, routine: Routine, occurrence: Occurrence, session: str, now: datetime
-    ) -> "Delivery":
-        work = self._definitions.work(routine)
-        room = self.group_for(work)
-        if not isinstance(room, Room):
-            raise SessionBusyError(session, room)
-        line = claim_line(
-            work,
-            owner=self._owner,
-            key=self._state.key(occurrence.ref),
-            session=session,
-            trigger=Trigger.EXTERNAL,
-            zone=routine.zone,
-            due_at=occurrence.instant,
-        )
-        try:
-            claim = self._claims.take(Draft(occurrence, line), at=now)
-        except BaseException:
-            room.let_go()
-            raise
-        if claim is None:
-            room.let_go()
-            return Delivery("duplicate", record=self._claims.read(occurrence))
-        try:
-            lease = self._sessions.take(session, clock=self._clock, own_claim=claim.record.path)
-        except BaseException:
-            room.let_go()
-            claim.let_go()
-            raise
-        if isinstance(lease, Lease):
-            return Delivery("claimed", ready=Ready(claim, lease, room, work))
-        # Taken after all: it stays claimed and unstarted, for a scheduler or the next delivery.
-        room.let_go()
-        claim.let_go()
-        raise SessionBusyError(session, lease.holder)
-
     # Claims that are owed again -----------------------------------------------------------------
 
     def take_up(
@@ -752,47 +596,6 @@ def displaced(record: Record) -> Verdict | None:
             return Verdict(Outcome(ended[0]), Reason(ended[1]), why)
         case _:
             return Verdict(Outcome.MISSED, Reason.BUSY, "it waited, and a newer slot came")
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """What became of a slot that was delivered.
-
-    Attributes:
-        word: `claimed`, `buffered`, `duplicate`, `stale`, `missed` or `skipped`.
-        ready: The turn to be started, if it was claimed.
-        record: Its record, if it has one already.
-        missed: The counted record that it is in, if it was given up.
-    """
-
-    word: str
-    ready: Ready | None = None
-    record: Record | None = None
-    missed: Missed | None = None
-
-
-def check_slot(routine: Routine, slot: datetime, now: datetime) -> None:
-    """Refuse an instant that can't be a slot of *routine*, naming its neighbours.
-
-    Raises:
-        SlotRefused: It is not a whole second, not named by the schedule, or ahead.
-    """
-    if slot.microsecond:
-        raise SlotRefused(f"{format_instant(slot)} is no slot: slots are whole seconds")
-    if slot - now > _AHEAD:
-        raise SlotRefused(
-            f"{routine.name}@{format_instant(slot)} is still ahead: it is {format_instant(now)}",
-            hint="deliver a slot when it is due; nothing was claimed",
-        )
-    if routine.schedule is None or routine.schedule.names(slot):
-        return
-    before = routine.schedule.newest_at_or_before(slot)
-    after = routine.schedule.next_after(slot)
-    near = " and ".join(format_instant(one) for one in (before, after) if one is not None)
-    raise SlotRefused(
-        f"{format_instant(slot)} is no slot of {routine.name} ({routine.schedule.text()})",
-        hint=f"the nearest are {near}; nothing was claimed" if near else "nothing was claimed",
-    )
 
 
 def note_attempt(claim: Claim, *, owner: Owner, at: datetime) -> None:

@@ -27,9 +27,10 @@ from routines.domain.wakeup import DEFAULT_BOUNDS, Bounds
 from routines.engine import host
 from routines.engine.alerting import Alerter, Telling
 from routines.engine.by_hand import Asked, ByHand
-from routines.engine.claiming import Delivery, Pass, Ready
+from routines.engine.claiming import Pass, Ready
 from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
+from routines.engine.delivered import Delivery
 from routines.engine.looking import Looker
 from routines.engine.measuring import PassFacts, measures
 from routines.engine.off_loop import in_thread, under_way

@@ -14,8 +14,9 @@ from routines.domain.wakeup import Bounds
 from routines.engine.agenda import Agenda
 from routines.engine.alerting import Alerter, Telling
 from routines.engine.arming import Arming
-from routines.engine.claiming import Claimer, Pass
+from routines.engine.claiming import Pass
 from routines.engine.definitions import Definitions
+from routines.engine.delivered import Deliverer
 from routines.engine.pausing import Pausing
 from routines.engine.presence import Presence
 from routines.engine.recovering import Recoverer
@@ -68,7 +69,7 @@ class Looker:
         self.agenda = Agenda()
         self._arming = Arming(state, by=owner.user)
         self._pausing = Pausing(state, by=owner.user)
-        self.claimer = Claimer(
+        self.claimer = Deliverer(
             state,
             definitions=definitions,
             arming=self._arming,
