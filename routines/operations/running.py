@@ -204,7 +204,7 @@ def start(
         sys.stderr.write(companion.line + "\n")
     sys.stderr.flush()
     beside = contextlib.nullcontext() if companion is None else companion.alongside()
-    return asyncio.run(_serve(engine, grace=grace, leave_turns=leave_turns, beside=beside))
+    return asyncio.run(serve(engine, grace=grace, leave_turns=leave_turns, beside=beside))
 
 
 def start_lines(context: Context, others: Sequence[str]) -> list[str]:
@@ -243,13 +243,14 @@ def _agent_words(context: Context, found: AgentFound) -> str:
     return f"{found.name or '(no agent)'}: {found.problem or context.short(found.program or '')}"
 
 
-async def _serve(
+async def serve(
     engine: Engine,
     *,
     grace: timedelta,
     leave_turns: bool,
-    beside: contextlib.AbstractAsyncContextManager[None],
+    beside: contextlib.AbstractAsyncContextManager[None] | None = None,
 ) -> int:
+    """Run *engine* until a signal, with what serves beside it, and return the exit code."""
     loop = asyncio.get_running_loop()
     told: list[int] = []
     stop = asyncio.Event()
@@ -262,7 +263,7 @@ async def _serve(
 
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
-    async with beside:
+    async with beside or contextlib.nullcontext():
         await engine.start()
         log.info("started", extra={"pid": os.getpid()})
         await stop.wait()

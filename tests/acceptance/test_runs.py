@@ -31,7 +31,7 @@ def test_the_second_of_two_runs_at_once_names_the_first_within_a_second(workspac
     refusals = [_timed(workspace, "run", "digest") for _ in range(3)]
     for _, second in refusals:
         assert second.returncode == 75
-        assert "session routine:digest is busy: digest/" in second.stderr
+        assert "session routine:digest is busy: manual:" in second.stderr
     # A second for the answer itself; what a command costs at all here is not its fault.
     assert min(seconds for seconds, _ in refusals) - idle < 1.0
     code, said = workspace.json("run", "digest")

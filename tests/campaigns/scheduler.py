@@ -17,7 +17,7 @@ from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
 from routines.engine.engine import Engine, Limits
 from routines.operations.log_lines import log_to
-from routines.operations.running import _serve
+from routines.operations.running import serve
 from routines.store import files
 
 
@@ -138,7 +138,7 @@ def main(argv=None):
         words=asked.agent,
         concurrency=asked.concurrency,
     )
-    return asyncio.run(_serve(engine, grace=timedelta(seconds=asked.grace), leave_turns=False))
+    return asyncio.run(serve(engine, grace=timedelta(seconds=asked.grace), leave_turns=False))
 
 
 if __name__ == "__main__":
