@@ -126,8 +126,8 @@ def test_only_yaml_files_are_routines_and_what_editors_leave_is_not(folder):
 
 
 def test_a_link_to_a_file_counts(folder):
-    folder.write("shared/real.yaml", GOOD)
-    os.symlink("../shared/real.yaml", folder.file("routines/a.yaml"))
+    folder.write("common/real.yaml", GOOD)
+    os.symlink("../common/real.yaml", folder.file("routines/a.yaml"))
     assert folder.load().names == ("a",)
 
 
