@@ -50,8 +50,6 @@ def told(steps):
     """Yield *steps* in words: of a routine only what is not as usual."""
     usual = Routine(name="", prompt="")
     for name, given in steps:
-        if name == "step":
-            continue
         for routine in given.get("routines", ()):
             more = {key: getattr(routine, key) for key in routine.__slots__ if key != "schedule"}
             odd = [f"{k}={v}" for k, v in more.items() if v != getattr(usual, k) and k != "prompt"]

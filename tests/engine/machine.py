@@ -357,7 +357,9 @@ class Books:
     def check_retry_time(self, record, line):
         if record.occurrence.kind is Kind.SLOT:
             course = self.courses.get(record.routine)
-            if course is None or not course.schedule.names(record.occurrence.instant):
+            now = self.machine.routines[record.routine].schedule.spec()
+            if course is None or course.past or course.spec != now:
+                # By which schedule it was worked out, only the turn knows.
                 return
             following = course.schedule.next_after(record.occurrence.instant)
             until = datetime.fromisoformat(line["until"])
