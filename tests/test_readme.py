@@ -30,7 +30,7 @@ _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _KINDS = [
     (r"\d{4}-\d\d-\d\dT\d\d[:-]\d\d[:-]\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", "<instant>"),
     (r"manual:<instant>-[0-9a-f]{6}", "<run>"),
-    (rf"(?:{_DAY} )(?:\d\d )?(?:{_MONTH} )?(?:\d{{4}} )?\d\d:\d\d(?::\d\d)?", "<when>"),
+    (rf"(?:{_DAY} )(?:\d\d )?(?:{_MONTH} )?(?:\d{{4}} )?\d\d:\d\d(?::\d\d)?Z?", "<when>"),
     (r"\b\d\d:\d\d(?::\d\d)?Z", "<when>"),
     (r"[+-]\d\d:\d\d\b", "<offset>"),
     (r"\b\d\d:\d\d(?::\d\d)?\b", "<when>"),
