@@ -248,6 +248,8 @@ class Books:
         self.records = {}
         self.missed = {}
         self.courses = {}
+        # Since when a name in open/ belongs to what has ended.
+        self.ended = {}
 
     def look(self):
         """Read what is new; what was read before may only have grown."""
@@ -464,7 +466,11 @@ class Books:
                 assert self.machine.kills, f"{entry.name} is nobody's"
                 continue
             there[entry.claim_path] = record
-            assert record.end is None or not engines, f"{record.ref} has ended and is open"
+            if record.end is not None and engines:
+                # Where the disk refused, it is looked at again within a minute.
+                awake = self.machine.clock.awake()
+                since = self.ended.setdefault(entry.name, awake)
+                assert awake - since <= 120, f"{record.ref} has ended and is open"
         for path, record in self.records.items():
             assert record.end is not None or path in there, f"{record.ref} is open, and not there"
         slots = [
@@ -619,6 +625,7 @@ class Machine(RuleBasedStateMachine):
         except StoreError:
             return
         self.engines.append(engine)
+        self.books.ended.clear()
         await quiet()
 
     def present(self):
