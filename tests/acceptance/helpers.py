@@ -104,7 +104,18 @@ def turn_processes(root):
 
 def agents_of(root):
     """Return the pids of the agents of the workspace at *root*, without what they have started."""
-    return sorted(pid for pid, words in processes_of(root).items() if "/agent.sh" in words)
+    found = {pid for pid, words in processes_of(root).items() if "/agent.sh" in words}
+    # A shell that has forked and not yet executed what it starts still looks like the agent.
+    return sorted(pid for pid in found if parent_of(pid) not in found)
+
+
+def parent_of(pid):
+    """Return the parent of *pid*, None if it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[1])
 
 
 def end_all(root):
