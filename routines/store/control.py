@@ -164,8 +164,10 @@ class CancelStore:
         try:
             if not files.remove(os.path.join(folder, f"{cancel.id}.json")):
                 return False
-            # Else a power cut would bring it back, and with it the cancel.
-            files.sync_folder(folder)
+            # Else a power cut would bring it back, and with it the cancel. A folder that is gone
+            # was cleared by whoever settled the occurrence.
+            with contextlib.suppress(FileNotFoundError):
+                files.sync_folder(folder)
         except OSError as error:
             raise files.fault(error, "remove", folder) from error
         return True
