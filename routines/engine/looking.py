@@ -258,8 +258,14 @@ class Looker:
         for cancel, since in self._superseding:
             if now - since < _MAKE_WAY.total_seconds():
                 waiting.append((cancel, since))
-            elif CancelStore(self._state).withdraw(cancel):
-                log.warning("not-superseded", extra={"ref": cancel.ref, "newer": cancel.newer})
+                continue
+            try:
+                if CancelStore(self._state).withdraw(cancel):
+                    log.warning("not-superseded", extra={"ref": cancel.ref, "newer": cancel.newer})
+            except StoreError as error:
+                # Tried again at the next look: the rest of this one does not wait for it.
+                waiting.append((cancel, since))
+                log.warning("not-withdrawn", extra={"ref": cancel.ref, "error": error.message})
         self._superseding = waiting
 
     def _fire_wakeups(self, now: datetime, done: Pass) -> None:
