@@ -19,11 +19,16 @@ from statistics import median
 from typing import Any
 
 from benchmarks.measure import Places, Row, Size, ratio, room, timed
-from routines.domain.wakeup import DEFAULT_BOUNDS, Fire, Timing, WakeRequest, Wakeup
+from routines.domain.wake_firing import Fire
+from routines.domain.wake_request import WakeRequest
+from routines.domain.wakeup import DEFAULT_BOUNDS, Timing, Wakeup
 from routines.domain.zones import zone
 from routines.store.claims import Claim, ClaimStore
 from routines.store.state import State, open_for_writing
-from routines.store.wakeups import Hint, WakeupStore, session_folder
+from routines.store.wake_entries import session_folder
+from routines.store.wake_firings import FiringStore
+from routines.store.wake_hints import Hint
+from routines.store.wakeups import WakeupStore
 
 COUNTS = {Size.TINY: (10, 40), Size.USUAL: (100, 20_000), Size.FULL: (100, 100_000)}
 ROUNDS = {Size.TINY: 2, Size.USUAL: 60, Size.FULL: 120}
@@ -89,6 +94,7 @@ class One:
         self.state = open_for_writing(os.path.join(folder, f"state-{count}"), boot=None)
         _fill(self.state, count)
         self.store = WakeupStore(self.state)
+        self.firings = FiringStore(self.state)
         self.claims = ClaimStore(self.state)
         self.now = NOW
 
@@ -112,13 +118,13 @@ class One:
 
     def take(self, hint: Hint) -> None:
         place = zone("UTC")
-        planned = self.store.plan(
+        planned = self.firings.plan(
             hint, claims=self.claims, now=self.now, bounds=DEFAULT_BOUNDS, place=place
         )
         if planned is None or not isinstance(planned[1], Fire):
             raise RuntimeError(f"{hint.id} is not to be fired: {planned}")
         wakeup, fire = planned
-        claim = self.store.take(
+        claim = self.firings.take(
             wakeup.session, wakeup.id, fire.instant, claims=self.claims, at=self.now,
             bounds=DEFAULT_BOUNDS, place=place,
         )  # fmt: skip

@@ -12,15 +12,9 @@ from zoneinfo import ZoneInfo
 
 from routines.domain.durations import format_span, humanize
 from routines.domain.outcome import one_line
-from routines.domain.wakeup import (
-    DEFAULT_BOUNDS,
-    AlreadySet,
-    Bounds,
-    Wakeup,
-    pending_line,
-    rule_text,
-    short_day,
-)
+from routines.domain.wake_request import AlreadySet
+from routines.domain.wake_words import pending_line, rule_text, short_day
+from routines.domain.wakeup import DEFAULT_BOUNDS, Bounds, Wakeup
 from routines.domain.zones import offset_text, zone
 from routines.errors import RoutinesError
 

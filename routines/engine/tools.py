@@ -9,7 +9,8 @@ from typing import Any, assert_never
 
 from routines.domain import wake_texts
 from routines.domain.clock import Clock
-from routines.domain.wakeup import AlreadySet, Bounds, WakeRequest, Wakeup
+from routines.domain.wake_request import AlreadySet, WakeRequest
+from routines.domain.wakeup import Bounds, Wakeup
 from routines.errors import UnknownWakeup
 from routines.store.claims import ClaimStore
 from routines.store.control import CancelStore

@@ -8,8 +8,9 @@ from datetime import datetime
 from routines.domain.clock import Clock
 from routines.domain.outcome import Reason, one_line
 from routines.domain.record import Owner, Record
+from routines.domain.wake_firing import Fire, Skip, Wait, plan_busy
 from routines.domain.wake_texts import wrap
-from routines.domain.wakeup import Bounds, Fire, Skip, Wait, Wakeup, plan_busy
+from routines.domain.wakeup import Bounds, Wakeup
 from routines.domain.zones import zone
 from routines.engine.claiming import Claimer, Ready
 from routines.engine.definitions import Definitions
@@ -21,7 +22,9 @@ from routines.store.claims import ClaimStore
 from routines.store.places import Room
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State
-from routines.store.wakeups import Hint, WakeupStore
+from routines.store.wake_firings import FiringStore
+from routines.store.wake_hints import Hint
+from routines.store.wakeups import WakeupStore
 
 log = logging.getLogger("routines")
 
@@ -58,6 +61,7 @@ class Waker:
         self._bounds = bounds
         self._asleep = asleep
         self._wakeups = WakeupStore(state)
+        self._firings = FiringStore(state)
         self._claims = ClaimStore(state)
         self._sessions = SessionStore(state)
 
@@ -81,7 +85,7 @@ class Waker:
 
     def _one(self, hint: Hint, now: datetime, woken: Woken) -> None:
         place = zone(self._definitions.zone)
-        planned = self._wakeups.plan(
+        planned = self._firings.plan(
             hint, claims=self._claims, now=now, bounds=self._bounds, place=place
         )
         if planned is None:
@@ -99,7 +103,7 @@ class Waker:
         elif isinstance(due, Skip):
             self._skip(wakeup, due, now, woken)
         elif due.limit:
-            self._wakeups.postpone(
+            self._firings.postpone(
                 wakeup.session,
                 wakeup.id,
                 wakeup.next_at,
@@ -114,14 +118,14 @@ class Waker:
         if isinstance(answer, Skip):
             self._skip(wakeup, answer, now, woken)
             return
-        self._wakeups.defer(
+        self._firings.defer(
             wakeup.session, wakeup.id, due.instant, until=answer.until, claims=self._claims, at=now
         )
         woken.deferred.append(wakeup.id)
         log.info("deferred", extra={"wakeup": wakeup.id, "session": wakeup.session})
 
     def _skip(self, wakeup: Wakeup, due: Skip, now: datetime, woken: Woken) -> None:
-        record = self._wakeups.settle_skipped(
+        record = self._firings.settle_skipped(
             wakeup.session,
             wakeup.id,
             due,
@@ -141,7 +145,7 @@ class Waker:
         if not isinstance(room, Room):
             return
         try:
-            claim = self._wakeups.take(
+            claim = self._firings.take(
                 wakeup.session,
                 wakeup.id,
                 due.instant,

@@ -15,7 +15,7 @@ from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State
-from routines.store.wakeups import session_folder
+from routines.store.wake_entries import session_folder
 
 # A writer may be about to link into a folder of today or yesterday, in any zone.
 _FOLDERS_IN_USE = timedelta(days=2)

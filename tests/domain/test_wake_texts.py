@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from routines.domain.wake_request import AlreadySet, WakeRequest, check_request
 from routines.domain.wake_texts import (
     Setting,
     answer_wake,
@@ -20,12 +21,7 @@ from routines.domain.wake_texts import (
     unwoken_started,
     wrap,
 )
-from routines.domain.wakeup import (
-    AlreadySet,
-    Bounds,
-    WakeRequest,
-    check_request,
-)
+from routines.domain.wakeup import Bounds
 from routines.errors import StoreBusy, WakeupRefused
 
 BERLIN = "Europe/Berlin"

@@ -6,19 +6,17 @@ import pytest
 
 from routines.domain import schedule as schedules
 from routines.domain.outcome import Reason
-from routines.domain.wakeup import (
-    Bounds,
+from routines.domain.wake_firing import (
     Fire,
     Passed,
     Skip,
-    Timing,
     Wait,
-    Wakeup,
     after_firing,
     due_instant,
     plan_busy,
     plan_firing,
 )
+from routines.domain.wakeup import Bounds, Timing, Wakeup
 from routines.domain.zones import zone
 
 BERLIN = zone("Europe/Berlin")

@@ -5,18 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from routines.domain.wakeup import (
-    AlreadySet,
-    Bounds,
-    Timing,
-    WakeRequest,
-    Wakeup,
-    check_request,
-    is_id,
-    new_id,
-    read_span,
-    request_from,
-)
+from routines.domain.wake_request import AlreadySet, WakeRequest, check_request, request_from
+from routines.domain.wake_timing import read_span
+from routines.domain.wakeup import Bounds, Timing, Wakeup, is_id, new_id
 from routines.domain.zones import day_of, zone
 from routines.errors import InvalidSpan, WakeupRefused
 

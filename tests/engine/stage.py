@@ -21,6 +21,7 @@ from routines.store.control import CancelStore
 from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
 from routines.store.state import open_for_writing
+from routines.store.wake_firings import FiringStore
 from routines.store.wakeups import WakeupStore
 from routines.testing import START, FakeClock, RecordingAgent
 
@@ -165,6 +166,10 @@ class Stage:
     @property
     def sessions(self):
         return SessionStore(self.state)
+
+    @property
+    def firings(self):
+        return FiringStore(self.state)
 
     @property
     def wakeups(self):

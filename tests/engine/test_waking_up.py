@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from routines.agents.base import SessionBusy
-from routines.domain.wakeup import DEFAULT_BOUNDS, WakeRequest
+from routines.domain.wake_request import WakeRequest
+from routines.domain.wakeup import DEFAULT_BOUNDS
 from routines.domain.zones import zone
 from routines.engine.engine import Limits
 from routines.testing import RecordingAgent
@@ -22,7 +23,7 @@ def wake(stage, prompt="look at the build", session=SESSION, **when):
 
 def take_and_die(stage, wakeup):
     """Claim a firing as a process that dies before its start would."""
-    claim = stage.wakeups.take(
+    claim = stage.firings.take(
         SESSION,
         wakeup.id,
         wakeup.next_at,

@@ -11,7 +11,9 @@ from routines.domain.alerting import Told as WasTold
 from routines.domain.occurrence import Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event
-from routines.domain.wakeup import AlreadySet, Bounds, Skip, Timing, WakeRequest, Wakeup
+from routines.domain.wake_firing import Skip
+from routines.domain.wake_request import AlreadySet, WakeRequest
+from routines.domain.wakeup import Bounds, Timing, Wakeup
 from routines.domain.zones import zone
 from routines.errors import StoreError
 from routines.store import files, replies
@@ -23,6 +25,8 @@ from routines.store.places import PlaceStore, Room
 from routines.store.retention import Keep, RetentionStore
 from routines.store.sessions import Lease, SessionStore, ledger_path
 from routines.store.state import adopt, open_for_reading, open_for_writing
+from routines.store.wake_entries import session_folder
+from routines.store.wake_firings import FiringStore
 from routines.store.wakeups import WakeupStore
 from tests.builders import (
     BOOT,
@@ -881,6 +885,10 @@ def _wakeups(state: Any) -> tuple[WakeupStore, ClaimStore]:
     return WakeupStore(state), ClaimStore(state)
 
 
+def _firings(state: Any) -> tuple[FiringStore, ClaimStore]:
+    return FiringStore(state), ClaimStore(state)
+
+
 def _wake(state: Any, tell: Tell) -> None:
     request = WakeRequest(prompt="look", in_="10m", session=SESSION, by="ana@studio")
     made = _wakeups(state)[0].wake(request, now=NOW, bounds=Bounds(), zone_key="UTC")
@@ -908,13 +916,13 @@ def _with_alarm(path: str) -> Any:
 
 
 def _take_alarm(state: Any, tell: Tell) -> None:
-    store, claims = _wakeups(state)
-    (hint,) = store.due(NOW)
+    store, claims = _firings(state)
+    (hint,) = WakeupStore(state).due(NOW)
     assert store.plan(hint, claims=claims, now=NOW, bounds=Bounds(), place=UTC_ZONE)
     _fire(store, claims, tell)
 
 
-def _fire(store: WakeupStore, claims: ClaimStore, tell: Tell) -> None:
+def _fire(store: FiringStore, claims: ClaimStore, tell: Tell) -> None:
     claim = store.take(
         SESSION, ALARM.id, NOW, claims=claims, at=NOW, bounds=Bounds(), place=UTC_ZONE
     )
@@ -923,7 +931,7 @@ def _fire(store: WakeupStore, claims: ClaimStore, tell: Tell) -> None:
 
 
 def _skip_alarm(state: Any, tell: Tell) -> None:
-    store, claims = _wakeups(state)
+    store, claims = _firings(state)
     busy = Skip(NOW, Reason.BUSY)
     record = store.settle_skipped(SESSION, ALARM.id, busy, claims=claims, at=NOW)
     assert record is not None
@@ -939,20 +947,20 @@ def _alarm_claimed_by_the_dead(path: str) -> Any:
 
 
 def _plan_what_is_claimed(state: Any, tell: Tell) -> None:
-    store, claims = _wakeups(state)
-    for hint in store.due(NOW):
+    store, claims = _firings(state)
+    for hint in WakeupStore(state).due(NOW):
         assert not store.plan(hint, claims=claims, now=NOW, bounds=Bounds(), place=UTC_ZONE)
 
 
 def _defer(state: Any, tell: Tell) -> None:
-    store, claims = _wakeups(state)
+    store, claims = _firings(state)
     until = NOW + timedelta(seconds=30)
     assert store.defer(SESSION, ALARM.id, NOW, until=until, claims=claims, at=NOW)
     tell("pending")
 
 
 def _postpone(state: Any, tell: Tell) -> None:
-    store, claims = _wakeups(state)
+    store, claims = _firings(state)
     until = NOW + timedelta(days=1)
     assert store.postpone(SESSION, ALARM.id, NOW, until=until, claims=claims, at=NOW)
     tell("pending")
@@ -961,6 +969,18 @@ def _postpone(state: Any, tell: Tell) -> None:
 def _cancel_alarm(state: Any, tell: Tell) -> None:
     assert _wakeups(state)[0].cancel(SESSION, ALARM.id) == ALARM
     tell("gone")
+
+
+def _with_torn_alarm(path: str) -> Any:
+    state = _with_alarm(path)
+    with open(state.at("wakeups", session_folder(SESSION), f"{ALARM.id}.json"), "w") as file:
+        file.write('{"id": "w-7k3')
+    return state
+
+
+def _hold_torn(state: Any, tell: Tell) -> None:
+    assert _wakeups(state)[0].cancel(SESSION, ALARM.id) is None
+    tell("done")
 
 
 def _unwake(state: Any, tell: Tell) -> None:
@@ -985,18 +1005,19 @@ def _fires(*allowed: int, failed: tuple[int, ...] = ()) -> Callable[[str, Told],
     def after(path: str, told: Told) -> None:
         state = _open(path)
         store, claims = _wakeups(state)
+        firings = FiringStore(state)
         store.repair()
         for pending in store.pending(SESSION):
             hints = [hint.look_at for hint in store.due(DAYS_LATER) if hint.id == pending.id]
             assert pending.look_at in hints, "a pending alarm that nobody looks at"
         for _ in range(2):
             for hint in store.due(DAYS_LATER):
-                found = store.plan(
+                found = firings.plan(
                     hint, claims=claims, now=DAYS_LATER, bounds=Bounds(), place=UTC_ZONE
                 )
                 if found is None:
                     continue
-                claim = store.take(
+                claim = firings.take(
                     SESSION,
                     hint.id,
                     found[0].next_at,
@@ -1022,9 +1043,29 @@ def _fires(*allowed: int, failed: tuple[int, ...] = ()) -> Callable[[str, Told],
     return after
 
 
+# What a wake-up's operation is made of, in the modules below the one that is asked.
+_WAKE_COVERS = {
+    "wake": ("wakeups.WakeupStore.wake", "wake_entries.Entries.readable"),
+    "add": ("wakeups.WakeupStore.add", "wake_entries.Entries.add", "wake_hints.Hints.make"),
+    "take": ("wake_firings.FiringStore.take", "wake_entries.Entries.move_on"),
+    "settle_skipped": ("wake_firings.FiringStore.settle_skipped", "wake_hints.Hints.drop"),
+    "plan": ("wake_firings.FiringStore.plan", "wake_entries.Entries.sync"),
+    "defer": ("wake_firings.FiringStore.defer",),
+    "postpone": ("wake_firings.FiringStore.postpone",),
+    "cancel": ("wakeups.WakeupStore.cancel", "wake_entries.Entries.held"),
+    "hold": ("wake_entries.Entries.hold", "wake_entries.Entries.locked"),
+    "unwake": ("wakeups.WakeupStore.unwake",),
+    "repair": (
+        "wakeups.WakeupStore.repair",
+        "wake_entries.Entries.forget_hint",
+        "wake_hints.Hints.make_anew",
+    ),
+}
+
+
 def _wake_operation(name: str, act: Callable[[Any, Tell], None], **more: Any) -> Operation:
     known: dict[str, Any] = {"prepare": _with_alarm, "after": _fires(1)}
-    return Operation(f"wake-{name}", (f"wakeups.WakeupStore.{name}",), act, **known | more)
+    return Operation(f"wake-{name}", _WAKE_COVERS[name], act, **known | more)
 
 
 def _also(operation: Operation, name: str, **changes: Any) -> Operation:
@@ -1037,7 +1078,7 @@ WAKEUPS = [
     _wake_operation("add", _add_alarm, prepare=_open, after=_fires(0, 1, failed=(0,))),
     _wake_operation("take", _take_alarm),
     _also(
-        _wake_operation("take", lambda state, tell: _fire(*_wakeups(state), tell)),
+        _wake_operation("take", lambda state, tell: _fire(*_firings(state), tell)),
         "over-a-dead-draft",
         prepare=lambda path: (_with_alarm(path), _dead_draft(firing())(path))[1],
     ),
@@ -1046,6 +1087,12 @@ WAKEUPS = [
     _wake_operation("defer", _defer),
     _wake_operation("postpone", _postpone),
     _wake_operation("cancel", _cancel_alarm, after=_fires(0, 1, failed=(1,))),
+    _wake_operation(
+        "hold",
+        _hold_torn,
+        prepare=_with_torn_alarm,
+        after=_is_kept_aside(f"wakeups/{session_folder(SESSION)}/{ALARM.id}.json"),
+    ),
     _wake_operation("unwake", _unwake, after=_fires(0, 1, failed=(1,))),
     _wake_operation("repair", _repair, prepare=_without_hint),
 ]

@@ -236,6 +236,10 @@ def _calls_of(
                 # `files.remove`, `files.calls`, and methods of what is called as its class is.
                 yield f"{part.value.id}.{part.attr}"
                 yield f"{module}.{part.value.id.capitalize()}.{part.attr}"
+        elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Attribute):
+            # `self._hints.make`: of what is called as its class is.
+            kind = part.value.attr.lstrip("_").capitalize()
+            yield f"{imported.get(kind, f'{module}.{kind}')}.{part.attr}"
 
 
 def test_everything_that_writes_is_stopped_and_failed_here() -> None:

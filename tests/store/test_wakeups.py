@@ -17,13 +17,18 @@ import pytest
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event
-from routines.domain.wakeup import AlreadySet, Bounds, Fire, Skip, Wait, WakeRequest, plan_busy
+from routines.domain.wake_firing import Fire, Skip, Wait, plan_busy
+from routines.domain.wake_request import AlreadySet, WakeRequest
+from routines.domain.wakeup import Bounds
 from routines.domain.zones import zone
 from routines.errors import NotDurable, StoreBusy, StoreError, WakeupRefused
 from routines.store import files, locks
 from routines.store.claims import ClaimStore
 from routines.store.state import State
-from routines.store.wakeups import Hint, Unwoken, WakeupStore, lock_path, session_folder
+from routines.store.wake_entries import Entries, lock_path, session_folder
+from routines.store.wake_firings import FiringStore
+from routines.store.wake_hints import Hint
+from routines.store.wakeups import Unwoken, WakeupStore
 
 NOON = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 BERLIN = "Europe/Berlin"
@@ -75,11 +80,13 @@ def ask(store, *, session=SESSION, now=NOON, bounds=None, prompt="look", **words
 
 
 def plan(store, hint, now, claims, bounds=None):
-    return store.plan(hint, claims=claims, now=now, bounds=bounds or Bounds(), place=PLACE)
+    return FiringStore(store._state).plan(
+        hint, claims=claims, now=now, bounds=bounds or Bounds(), place=PLACE
+    )
 
 
 def take(store, wakeup, instant, claims, *, at=None, passed=None, bounds=None, **more):
-    return store.take(
+    return FiringStore(store._state).take(
         wakeup.session,
         wakeup.id,
         instant,
@@ -94,7 +101,7 @@ def take(store, wakeup, instant, claims, *, at=None, passed=None, bounds=None, *
 
 def look(store, claims, now, *, busy=False, bounds=None):
     """Do what an engine does with all that is due; return what was fired and what was skipped."""
-    fired, skipped = [], []
+    firings, fired, skipped = FiringStore(store._state), [], []
     for hint in store.due(now):
         planned = plan(store, hint, now, claims, bounds)
         if planned is None:
@@ -112,11 +119,13 @@ def look(store, claims, now, *, busy=False, bounds=None):
                     claim.settle(Outcome.COMPLETED, at=now)
                     claim.let_go()
             case Skip():
-                record = store.settle_skipped(wakeup.session, wakeup.id, due, claims=claims, at=now)
+                record = firings.settle_skipped(
+                    wakeup.session, wakeup.id, due, claims=claims, at=now
+                )
                 if record is not None:
                     skipped.append((wakeup.id, due.instant, record.reason))
             case Wait(limit=True):
-                store.postpone(
+                firings.postpone(
                     wakeup.session,
                     wakeup.id,
                     wakeup.next_at,
@@ -125,7 +134,7 @@ def look(store, claims, now, *, busy=False, bounds=None):
                     at=now,
                 )
             case Wait() if busy:
-                store.defer(
+                firings.defer(
                     wakeup.session,
                     wakeup.id,
                     wakeup.next_at,
@@ -267,8 +276,8 @@ def test_two_calls_at_once_can_not_both_be_the_last_one(store, state):
 def test_while_another_process_changes_them_nothing_is_changed(store, state, monkeypatch):
     one = ask(store, in_="10m")
     monkeypatch.setattr(
-        WakeupStore,
-        "_locked",
+        Entries,
+        "locked",
         lambda self, folder, patience=0.05: files.section(
             lock_path(self._state, SESSION), patience=0.05, what="what is pending"
         ),
@@ -928,10 +937,10 @@ from routines.domain.wakeup import Bounds
 from routines.domain.zones import zone
 from routines.store.claims import ClaimStore
 from routines.store.state import open_for_writing
-from routines.store.wakeups import WakeupStore
+from routines.store.wake_firings import FiringStore
 path, session, wakeup_id, instant = sys.argv[1:]
 state = open_for_writing(path, boot="5f2c0a6e-0000-4000-8000-000000000001")
-store, claims, at = WakeupStore(state), ClaimStore(state), datetime.fromisoformat(instant)
+store, claims, at = FiringStore(state), ClaimStore(state), datetime.fromisoformat(instant)
 print("ready", flush=True)
 sys.stdin.readline()
 claim = store.take(session, wakeup_id, at, claims=claims, at=at, bounds=Bounds(), place=zone("UTC"))
