@@ -55,13 +55,12 @@ def over_limit(
     for record in records:
         if limit.routine is not None and record.routine != limit.routine:
             continue
-        at = record.started_at
-        if at is None or not start <= at < end:
+        begun = sum(start <= at < end for at in record.starts)
+        turns += begun
+        if not begun:
             continue
-        turns += 1
-        usage = (record.end or {}).get("usage")
-        cost = usage.get("usd") if isinstance(usage, dict) else None
-        usd += cost if isinstance(cost, int | float) else 0.0
+        usage = record.usage
+        usd += usage.get("usd", 0.0)
     if limit.turns is not None and turns >= limit.turns:
         return f"{turns} of {limit.turns} turns {limit.words} have started today"
     if limit.usd is not None and usd >= limit.usd:

@@ -31,6 +31,7 @@ class Event(StrEnum):
 
 
 _UNDER_WAY = frozenset([Event.STARTED.value, Event.RUN.value, Event.CANCELLING.value])
+_PUT_OFF = frozenset([Event.RETRY.value, Event.PARKED.value])
 # Lines are written in this order of keys, so that a person can compare them.
 _FIRST_KEYS = ("event", "at", "id", "kind", "outcome", "reason", "detail")
 
@@ -184,6 +185,33 @@ class Record:
         return None
 
     @property
+    def starts(self) -> tuple[datetime, ...]:
+        """When each of its turns was begun, less those that the agent never started (L18)."""
+        begun: list[datetime | None] = []
+        is_open = False
+        for line in self.events:
+            if line["event"] == Event.STARTED.value:
+                begun.append(_instant(line.get("at")))
+                is_open = True
+            elif is_open and _says_never_started(line):
+                begun.pop()
+                is_open = False
+        return tuple(at for at in begun if at is not None)
+
+    @property
+    def usage(self) -> dict[str, float]:
+        """What it has cost by now: `usd` and `tokens`, as far as is known."""
+        return _numbers((self.end or {}).get("usage")) or self.spent_before
+
+    @property
+    def spent_before(self) -> dict[str, float]:
+        """What turns of it cost that were put off since: `usd` and `tokens`, as far as is known."""
+        for line in self.events[::-1]:
+            if line["event"] in _PUT_OFF and "usage" in line:
+                return _numbers(line["usage"])
+        return {}
+
+    @property
     def attempts(self) -> int:
         """How often it was tried: 1 for the claim, and one each time it was taken up again."""
         return 1 + [line["event"] for line in self.events].count(Event.ATTEMPT.value)
@@ -309,6 +337,29 @@ class Record:
             Event.CANCELLING.value: State.RUNNING,
         }
         return states.get(self.last, State.CLAIMED)
+
+
+def _says_never_started(line: dict[str, Any]) -> bool:
+    """Return whether *line* takes the `started` before it back.
+
+    A disk may have refused the `not-started`. Then the line after it says it: an outcome by its
+    reason, what is put off by not saying how its turn ended.
+    """
+    match line["event"]:
+        case Event.NOT_STARTED.value:
+            return True
+        case Event.OUTCOME.value:
+            return line.get("reason") in (Reason.NOT_STARTED.value, Reason.NOT_FOUND.value)
+        case Event.RETRY.value | Event.PARKED.value:
+            return not {"ended", "rerun"} & line.keys()
+        case _:
+            return False
+
+
+def _numbers(usage: object) -> dict[str, float]:
+    if not isinstance(usage, dict):
+        return {}
+    return {key: value for key, value in usage.items() if isinstance(value, int | float)}
 
 
 def _instant(value: object) -> datetime | None:

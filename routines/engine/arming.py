@@ -1,7 +1,7 @@
 """Cursors kept up to what the files say: new, edited, disabled, broken, gone and back (L1, L16)."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from routines.domain.schedule import Schedule
 from routines.engine.definitions import Definitions
 from routines.errors import InvalidSchedule, StoreBusy, StoreError
 from routines.store.claims import ClaimStore
+from routines.store.control import SwitchStore
 from routines.store.cursors import Cursor, CursorStore, Missed, Standing
 from routines.store.state import State
 
@@ -24,14 +25,27 @@ _WHY = {
     Standing.DISABLED: Reason.DISABLED,
     Standing.NOT_ARMED: Reason.NOT_ARMED,
     Standing.ABSENT: Reason.NOT_ARMED,
-    Standing.ARMED: Reason.NO_SCHEDULER,
 }
 
 
 class Arming:
-    """Keeps the cursors of one state folder up to the definitions."""
+    """Keeps the cursors of one state folder up to the definitions.
 
-    def __init__(self, state: State, *, by: str) -> None:
+    Args:
+        state: The state folder.
+        by: Who moves them, `user@host`.
+        why: Why a slot of an armed routine has not run by now.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        by: str,
+        why: Callable[[str, datetime], Reason] = lambda _name, _slot: Reason.NO_SCHEDULER,
+    ) -> None:
+        self._why = why
+        self._switches = SwitchStore(state)
         self._cursors = CursorStore(state)
         self._claims = ClaimStore(state)
         self._by = by
@@ -159,7 +173,7 @@ class Arming:
         was_armed = cursor.standing is Standing.ARMED
         if standing is Standing.ARMED:
             # Back again, or edited: what the old schedule named until now was not run.
-            self.give_up_until(cursor, now, _WHY[cursor.standing])
+            self._give_up_owed(cursor, now)
             cursor = cursor.with_(
                 since=now, schedule=None if routine is None else schedule_key(routine)
             )
@@ -173,13 +187,42 @@ class Arming:
             by=self._by,
         )
         if was_armed and standing is not Standing.ARMED:
-            # What was owed before has its own reason: nobody was there, not "disabled".
-            self.give_up_until(cursor, now, Reason.NO_SCHEDULER)
+            # What was owed before has its own reason, which is not "disabled".
+            self._give_up_owed(cursor, now)
         self._cursors.write(moved)
         return moved
 
+    def _give_up_owed(self, cursor: Cursor, now: datetime) -> None:
+        """Record what the cursor's schedule owes up to now, each part with its own reason."""
+        if cursor.standing is not Standing.ARMED:
+            self.give_up_until(cursor, now, _WHY[cursor.standing])
+            return
+        for switch in (self._switches.read(None), self._switches.read(cursor.routine)):
+            if switch is not None and switch.since <= now:
+                # What was owed before the pause is not passed over for it.
+                self._give_up_unpaused(cursor, switch.since, now)
+                until = now if switch.until is None else min(switch.until, now)
+                self.give_up_until(cursor, until, Reason.PAUSED, at=now)
+        self._give_up_unpaused(cursor, now, now)
+
+    def _give_up_unpaused(self, cursor: Cursor, until: datetime, at: datetime) -> None:
+        schedule = schedule_of(cursor)
+        last = None if schedule is None else schedule.newest_at_or_before(until)
+        if last is None:
+            return
+        why = self._why(cursor.routine, last)
+        # Nobody held it up that is there to be asked any more: the edit is the news.
+        detail = "it was edited before it could start" if why is Reason.BUSY else ""
+        self.give_up_until(cursor, until, why, at=at, detail=detail)
+
     def give_up_until(
-        self, cursor: Cursor, until: datetime, reason: Reason, *, at: datetime | None = None
+        self,
+        cursor: Cursor,
+        until: datetime,
+        reason: Reason,
+        *,
+        at: datetime | None = None,
+        detail: str = "",
     ) -> Missed | None:
         """Record the slots of the cursor's schedule that are owed until then; None if none are.
 
@@ -188,6 +231,7 @@ class Arming:
             until: The last instant that counts.
             reason: Why they are given up.
             at: When they are; *until* itself if None.
+            detail: What there is to say besides, in a line.
         """
         schedule = schedule_of(cursor)
         last = None if schedule is None else schedule.newest_at_or_before(until)
@@ -207,6 +251,7 @@ class Arming:
                 after=base,
                 last=last,
                 reason=reason,
+                detail=detail,
                 schedule=cursor.schedule,
                 at=at,
                 by=self._by,

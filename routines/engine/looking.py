@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from routines.domain.clock import Clock
+from routines.domain.outcome import Reason
 from routines.domain.record import Owner
 from routines.domain.wakeup import Bounds
 from routines.engine.agenda import Agenda
@@ -67,7 +68,7 @@ class Looker:
         self._external_clock = external_clock
         self._is_stopping = is_stopping
         self.agenda = Agenda()
-        self._arming = Arming(state, by=owner.user)
+        self._arming = Arming(state, by=owner.user, why=self._why_not_run)
         self._pausing = Pausing(state, by=owner.user)
         self.claimer = Deliverer(
             state,
@@ -180,6 +181,12 @@ class Looker:
         if self._presence is None:
             return None
         return max([end for _, end in self._sleeps[-1:]], default=self._alive_since)
+
+    def _why_not_run(self, name: str, slot: datetime) -> Reason:
+        """Return why *slot* of an armed routine has no record by now."""
+        if self.agenda.saw(name, slot):
+            return Reason.BUSY
+        return Reason.ASLEEP if self._slept_through(slot) else Reason.NO_SCHEDULER
 
     def _slept_through(self, instant: datetime) -> bool:
         return any(start <= instant <= end for start, end in self._sleeps)

@@ -376,7 +376,8 @@ class TurnSteps:
         outcome, reason, detail = self._end_of(result)
         if result.outcome is None or result.reason is Reason.NOT_FOUND:
             self._note_not_started(result)
-        left = self._leave_open(work, result, detail)
+        spent = self._spent(result)
+        left = self._leave_open(work, result, detail, spent)
         if left is not None:
             return left
         warnings = set(result.reply.warnings)
@@ -384,7 +385,6 @@ class TurnSteps:
             warnings.add(Warn.TRUNCATED.value)
         if not reply.strip():
             warnings.add(Warn.EMPTY_REPLY.value)
-        usage = this_turn(result.reply.usage, self.lease.ledger)
         delivered: dict[str, Any] = {}
         if outcome is Outcome.COMPLETED:
             try:
@@ -405,13 +405,23 @@ class TurnSteps:
             warnings=sorted(warnings) if outcome is Outcome.COMPLETED else [],
             exit_code=result.exit_code,
             signal=result.signal,
-            usage=usage,
-            totals={} if result.reply.usage is None else result.reply.usage.to_json(),
+            **spent,
             reply=one_line(reply, most=SHOWN),
             native_session=result.reply.native_session or _own_id(work, turn),
         )
 
-    def _leave_open(self, work: Work, result: TurnResult, detail: str) -> Record | None:
+    def _spent(self, result: TurnResult) -> dict[str, Any]:
+        """Return what the occurrence has cost by now, and the totals that its program says."""
+        said = result.reply.usage
+        usage = this_turn(said, self.lease.ledger)
+        for key, before in self.claim.record.spent_before.items():
+            # An earlier turn of it was put off: what that cost was spent all the same.
+            usage[key] = round(usage.get(key, 0) + before, 6)
+        return {"usage": usage, "totals": {} if said is None else said.to_json()}
+
+    def _leave_open(
+        self, work: Work, result: TurnResult, detail: str, spent: dict[str, Any]
+    ) -> Record | None:
         """Put a turn off that may be tried again; None if it ends here and now (L12)."""
         follow = self._follow(work, result)
         if isinstance(follow, GiveUp):
@@ -422,11 +432,13 @@ class TurnSteps:
         if isinstance(follow, Again):
             event = Event.RETRY
             more["until"] = format_instant(follow.at)
-            if result.outcome is not None and result.reason is not None:
-                # How it ends if a newer slot comes first.
-                more |= {"ended": result.outcome.value, "because": result.reason.value}
             if result.outcome is Outcome.INTERRUPTED:
                 more["rerun"] = record.reruns + 1
+        if result.outcome is not None and result.reason is not None:
+            # That it was begun, and how it ends if a newer slot comes first.
+            more |= {"ended": result.outcome.value, "because": result.reason.value}
+        if spent["usage"]:
+            more |= spent
         try:
             self.claim.append(event, at=self.clock.now(), **more)
             ledger = self.lease.ledger
@@ -617,17 +629,21 @@ def after_turn(ledger: Ledger, record: Record) -> Ledger:
     if record.started is None and not ledger.epoch_turns and not ledger.native_session:
         # It was about to be launched, and provably was not: the conversation is as new as before.
         return ledger.with_(first_turn_begun=None)
-    if end is None or record.started is None:
+    if record.started is None:
         return ledger
-    totals = end.get("totals") or {}
+    totals = (record.events[-1] if end is None else end).get("totals") or {}
+    ledger = ledger.with_(
+        usd_total=totals.get("usd_total", ledger.usd_total),
+        tokens_total=totals.get("tokens_total", ledger.tokens_total),
+    )
+    if end is None:
+        return ledger
     finished = record.outcome is Outcome.COMPLETED
     native = end.get("native_session") if finished else None
     return ledger.with_(
         turns=ledger.turns + 1,
         epoch_turns=ledger.epoch_turns + (1 if finished or ledger.native_session else 0),
         native_session=native or ledger.native_session,
-        usd_total=totals.get("usd_total", ledger.usd_total),
-        tokens_total=totals.get("tokens_total", ledger.tokens_total),
         last_at=record.ended_at,
     )
 

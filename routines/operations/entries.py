@@ -206,7 +206,7 @@ def from_record(record: Record, *, state: StateFolder, standing: str) -> Entry:
         cwd=_text(claim.get("cwd")),
         exit_code=end.get("exit_code"),
         signal=end.get("signal"),
-        usage=end.get("usage") if isinstance(end.get("usage"), dict) else None,
+        usage=record.usage or ({} if isinstance(end.get("usage"), dict) else None),
         prompt=_text(claim.get("prompt")),
         reply=_text(end.get("reply")),
         files=output_files(state, occurrence.place),

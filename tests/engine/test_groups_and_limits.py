@@ -5,9 +5,11 @@ import sys
 
 import pytest
 
-from routines.agents.base import Reply, Usage
+from routines.agents.base import AgentUnavailable, Reply, Usage
 from routines.domain.limits import DayLimit
+from routines.domain.retry import Retry
 from routines.errors import SessionBusyError
+from routines.store import files
 from routines.testing import RecordingAgent
 from tests.engine.stage import MINUTE, at, every, routine
 
@@ -129,3 +131,76 @@ async def test_money_is_counted_from_what_the_turns_said_they_cost(stage):
         await stage.clock.advance_to(at("11:00"))
 
     assert [o for _, o, _ in outcomes(stage)] == ["completed", "completed", "skipped"]
+
+
+async def test_every_turn_of_one_slot_counts_towards_the_day(stage):
+    stage.agent = RecordingAgent(fails)
+    again = Retry(attempts=3, first=MINUTE, started=True)
+    limited = routine(schedule=every(60), limits=DayLimit(turns=2), retry=again)
+    async with stage.running(limited):
+        await stage.clock.advance_to(at("09:30"))
+
+    (record,) = stage.records()
+    assert (record.outcome, record.reason) == ("skipped", "limit")
+    assert len(stage.agent.turns) == 2
+
+
+def fails(_turn):
+    raise RuntimeError("it broke")
+
+
+@pytest.mark.parametrize("word", ["not-started", "retry"])
+async def test_turn_that_never_started_does_not_count_also_where_the_disk_refused_to_say_so(
+    stage, monkeypatch, word
+):
+    def refuse(fd, data, write=files.calls.write):
+        if b'"event":"not-started"' in data:
+            raise OSError(28, "No space left on device")
+        return write(fd, data)
+
+    def never(_turn):
+        if len(stage.agent.turns) < 3:
+            raise AgentUnavailable("connection refused")
+        return "done"
+
+    attempts = 1 if word == "not-started" else 3
+    limits = DayLimit(turns=1)
+    stage.agent = RecordingAgent(never)
+    often = routine(schedule=every(60), limits=limits, retry=Retry(attempts=attempts, first=MINUTE))
+    async with stage.running(often):
+        monkeypatch.setattr(files.calls, "write", refuse)
+        await stage.clock.advance_to(at("11:30"))
+
+    ends = [(r.outcome, r.reason) for r in stage.records()]
+    assert ends.count(("completed", None)) == 1
+    assert all(reason in (None, "not-started", "limit") for _, reason in ends)
+
+
+async def test_what_a_turn_cost_that_was_tried_again_is_not_forgotten(stage):
+    costs = iter([Usage(usd=0.5, tokens=10), Usage(usd=0.25, tokens=5)])
+
+    def answer(turn):
+        return Reply(text="x", usage=next(costs), failed="no" if len(stage.agent.turns) == 1 else None)
+
+    stage.agent = RecordingAgent(answer)
+    again = Retry(attempts=2, first=MINUTE, started=True)
+    async with stage.running(routine(schedule=every(60), retry=again)):
+        await stage.clock.advance_to(at("09:30"))
+
+    (record,) = stage.records()
+    assert (record.outcome, record.usage) == ("completed", {"usd": 0.75, "tokens": 15})
+
+
+async def test_running_totals_of_a_turn_that_was_tried_again_are_counted_once(stage):
+    totals = iter([0.5, 0.75, 1.0])
+
+    def answer(turn):
+        usage = Usage(usd_total=next(totals))
+        return Reply(text="x", usage=usage, failed="no" if len(stage.agent.turns) == 2 else None)
+
+    stage.agent = RecordingAgent(answer)
+    again = Retry(attempts=2, first=MINUTE, started=True)
+    async with stage.running(routine(schedule=every(60), retry=again)):
+        await stage.clock.advance_to(at("10:30"))
+
+    assert [record.usage["usd"] for record in stage.records()] == [0.5, 0.5]

@@ -135,3 +135,55 @@ async def test_pause_of_a_routine_that_is_not_there_is_refused(stage):
     async with stage.running(routine()) as engine:
         with pytest.raises(UnknownRoutine, match="digset"):
             await engine.pause("digset")
+
+
+@pytest.mark.parametrize("edit", ["schedule", "enabled"])
+async def test_what_a_pause_passed_over_is_paused_also_where_it_is_edited_meanwhile(stage, edit):
+    changed = routine(schedule=every(30)) if edit == "schedule" else routine(enabled=False)
+    async with stage.running(routine(schedule=every(10))) as engine:
+        await engine.pause("digest")
+        await stage.clock.advance_to(at("08:25"))
+        engine.replace([changed])
+        await stage.clock.advance_to(at("08:45"))
+        engine.replace([routine(schedule=every(30))])
+        await stage.clock.advance_to(at("08:46"))
+        await engine.resume("digest")
+        await stage.clock.advance_to(at("09:01"))
+
+    assert stage.slots == ["09:00"]
+    after = {
+        "schedule": ("paused", "08:30", "08:30", 1),
+        "enabled": ("disabled", "08:30", "08:40", 5),
+    }[edit]
+    assert [row[:4] for row in missed(stage)][-1] == ("paused", "08:10", "08:20", 2)
+    assert [row[0] for row in missed(stage)] == [after[0], "paused"]
+
+
+async def test_slot_of_before_the_pause_is_not_passed_over_for_it_when_it_is_edited(stage):
+    async with stage.running(routine(schedule=every(10))):
+        pass
+    stage.clock.sleep_machine(15 * MINUTE)
+    engine = stage.engine(routine(schedule=every(10)))
+    async with engine.opened():
+        await engine.pause("digest")
+        stage.clock.move(10 * MINUTE)
+        engine.replace([routine(schedule=every(30))])
+        await engine.tick()
+
+    assert [row[:4] for row in missed(stage)] == [
+        ("paused", "08:20", "08:20", 1),
+        ("no-scheduler", "08:10", "08:10", 1),
+    ]
+
+
+async def test_slot_that_waited_is_not_said_to_have_had_no_scheduler_when_it_is_edited(stage):
+    async with stage.running(routine(schedule=every(10))) as engine:
+        async with engine.hold("routine:digest"):
+            await stage.clock.advance_to(at("08:11"))
+            engine.replace([routine(schedule=every(60))])
+            await stage.clock.advance_to(at("08:12"))
+
+    ((reason, *_),) = missed(stage)
+    assert reason == "busy"
+    (record,) = CursorStore(stage.state).missed("digest")
+    assert record.detail == "it was edited before it could start"
