@@ -492,7 +492,8 @@ class Claimer:
                 "trigger": trigger.value,
                 "by": self._owner.user,
                 "tz": routine.zone,
-                "due_at": occurrence.instant,
+                "due_at": occurrence.instant
+                + offset_of(routine.name, occurrence.instant, routine.jitter),
                 "owner": self._owner.to_json(),
             },
             end=outcome_event(

@@ -13,6 +13,7 @@ from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Reason, Trigger
 from routines.domain.record import Event, Record
 from routines.domain.routine import OverlapPolicy, Routine
+from routines.domain.timetable import offset_of
 from routines.engine.claiming import Claimer, Pass, Ready, claim_line
 from routines.errors import SessionBusyError, SlotRefused
 from routines.store.claims import Draft
@@ -146,7 +147,8 @@ class Deliverer(Claimer):
             return Reason.PAUSED
         if not routine.enabled:
             return Reason.DISABLED
-        if routine.start_within is not None and now - slot > routine.start_within:
+        due_at = slot + offset_of(routine.name, slot, routine.jitter)
+        if routine.start_within is not None and now - due_at > routine.start_within:
             return Reason.TOO_LATE
         return None
 
@@ -194,7 +196,7 @@ class Deliverer(Claimer):
             session=session,
             trigger=Trigger.EXTERNAL,
             zone=routine.zone,
-            due_at=occurrence.instant,
+            due_at=occurrence.instant + offset_of(routine.name, occurrence.instant, routine.jitter),
         )
         try:
             claim = self._claims.take(Draft(occurrence, line), at=now)

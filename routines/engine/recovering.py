@@ -62,7 +62,7 @@ class Recoverer:
         *,
         clock: Clock,
         owner: Owner,
-        on_settled: Callable[[Record], None] = lambda _: None,
+        on_settled: Callable[[Record], None],
     ) -> None:
         self._on_settled = on_settled
         # Claims whose leftovers are being ended, each in a thread of its own: that may take as
@@ -98,9 +98,10 @@ class Recoverer:
         """Look at the one claim of that name, since something waits for it."""
         for entry in self._claims.open_entries():
             if entry.claim_path == claim_path:
-                self._recover_one(
-                    entry, self._server_now(), Recovered([], []), keep_unstarted=False
-                )
+                found = Recovered([], [])
+                self._recover_one(entry, self._server_now(), found, keep_unstarted=False)
+                for record in found.settled:
+                    self._on_settled(record)
 
     def settle_lost(self, claim: Claim) -> Record:
         """Settle a claim that we hold and whose turn process has ended without an outcome."""
@@ -149,6 +150,8 @@ class Recoverer:
                 record = self._end(claim, recovery)
                 if record.end is not None:
                     result.settled.append(record)
+                else:
+                    self._on_settled(record)
                 result.rerun = result.rerun or record.retry_at is not None
         finally:
             if not kept:
@@ -212,17 +215,12 @@ class Recoverer:
         )
         self._clear_stamp(settled, presumed=recovery is Recovery.PRESUME)
         CancelStore(self._state).clear(record.ref)
-        log.warning(
-            "interrupted" if outcome is Outcome.INTERRUPTED else "settled",
-            extra={"ref": record.ref, "outcome": outcome.value, "detail": detail},
-        )
         return settled
 
     def _leave_open(self, claim: Claim, event: Event, **more: Any) -> Record:
         """Write that a claim waits, for another try or for a person, and free its session."""
         claim.append(event, at=self._clock.now(), by=self._owner.user, **more)
         self._clear_stamp(claim.record, presumed=False)
-        log.warning(event.value, extra={"ref": claim.record.ref, "detail": more.get("detail")})
         return claim.record
 
     def _verdict(self, record: Record, recovery: Recovery) -> tuple[Outcome, Reason | None, str]:

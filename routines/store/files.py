@@ -15,7 +15,8 @@ import getpass
 import os
 import secrets
 import stat
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 from routines.errors import NotDurable, StateForeign, StoreBusy, StoreError
@@ -289,6 +290,32 @@ def remove_tree(path: str) -> None:
         else:
             remove(entry.path)
     remove_folder(path)
+
+
+def sweep_drafts(root: str, *, skip: Collection[str], before: datetime) -> int:
+    """Remove drafts that never got their name, older than *before*; return how many.
+
+    Args:
+        root: They lie anywhere below it.
+        skip: Folders in it that are left out.
+        before: By the clock that sets modification times.
+    """
+    removed = 0
+    for folder, below, found in os.walk(root):
+        if folder == root:
+            below[:] = [name for name in below if name not in skip]
+        for name in found:
+            path = os.path.join(folder, name)
+            if name.startswith(".") and name.endswith(_DRAFT) and _is_older(path, before):
+                removed += remove(path)
+    return removed
+
+
+def _is_older(path: str, before: datetime) -> bool:
+    try:
+        return os.lstat(path).st_mtime < before.timestamp()
+    except OSError:
+        return False
 
 
 # Whole files --------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What is kept and what goes: records, output, and sessions that nothing will use again (D8).
 
-Never removed: an open claim, the newest claim of a routine, its newest counted record.
+Never removed: an open claim, the newest slot of a routine that was claimed, its newest counted
+record. Without those a slot that ran would be owed again.
 """
 
 import os
@@ -20,6 +21,10 @@ from routines.store.wake_entries import session_folder
 # A writer may be about to link into a folder of today or yesterday, in any zone.
 _FOLDERS_IN_USE = timedelta(days=2)
 _MIB = 1024 * 1024
+# A draft takes its name in less than a second; an hour allows for clocks that differ.
+_DRAFT_IS_LEFT = timedelta(hours=1)
+# Claims are drafted in `open/`, and output is removed with its folder: the two that grow.
+_WITHOUT_DRAFTS = ("claims", "output")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +53,14 @@ class Pruned:
         missed: Counted records.
         outputs: Output folders.
         bytes: The size of these in all.
+        drafts: Files that a crash left before they had their name.
     """
 
     claims: int = 0
     missed: int = 0
     outputs: int = 0
     bytes: int = 0
+    drafts: int = 0
 
 
 class RetentionStore:
@@ -78,24 +85,30 @@ class RetentionStore:
                 self._prune_missed(folder, keep, now, pruned)
             self._prune_output(keep, now, pruned)
             self._prune_schedulers(keep, now)
+            pruned.drafts = files.sweep_drafts(
+                self._state.path, skip=_WITHOUT_DRAFTS, before=now - _DRAFT_IS_LEFT
+            )
         except OSError as error:
             raise files.fault(error, "prune", self._state.path) from error
         return pruned
 
     def _prune_claims(self, folder: str, keep: Keep, now: datetime, pruned: Pruned) -> None:
         root = self._state.at("claims", folder)
-        kept = 0
+        kept, newest = 0, None
         for day in reversed(files.names(root)):
-            young = day >= day_name(now - timedelta(days=keep.days))
             names = [
                 n for n in reversed(files.names(os.path.join(root, day))) if instant_of_file(n)
             ]
-            if young or kept < keep.claims:
+            # Runs by hand and a clock that was wrong leave newer ones that stand for no slot.
+            newest = newest or next((n for n in names if _is_slot_by(now, n)), None)
+            young = day >= day_name(now - timedelta(days=keep.days))
+            if young or kept < max(keep.claims, 1):
                 # Whole days: one more than asked for is no harm, one less would be.
                 kept += len(names)
                 continue
             for name in names:
-                self._prune_claim(f"claims/{folder}/{day}/{name}", pruned)
+                if name != newest:
+                    self._prune_claim(f"claims/{folder}/{day}/{name}", pruned)
             self._drop_folder(os.path.join(root, day), day, now)
 
     def _prune_claim(self, path: str, pruned: Pruned) -> None:
@@ -120,19 +133,21 @@ class RetentionStore:
 
     def _prune_missed(self, folder: str, keep: Keep, now: datetime, pruned: Pruned) -> None:
         root = self._state.at("missed", folder)
-        kept = 0
+        kept, newest = 0, None
         for day in reversed(files.names(root)):
+            found = {
+                name: at
+                for name in reversed(files.names(os.path.join(root, day)))
+                if (at := parse_instant_name(name.removesuffix(".json"))) is not None
+            }
+            newest = newest or next((name for name, at in found.items() if at <= now), None)
             young = day >= day_name(now - timedelta(days=keep.days))
-            names = [
-                n
-                for n in reversed(files.names(os.path.join(root, day)))
-                if parse_instant_name(n.removesuffix(".json"))
-            ]
-            if young or kept < keep.claims:
-                kept += len(names)
+            if young or kept < max(keep.claims, 1):
+                kept += len(found)
                 continue
-            for name in names:
-                pruned.missed += files.remove(os.path.join(root, day, name))
+            for name in found:
+                if name != newest:
+                    pruned.missed += files.remove(os.path.join(root, day, name))
             self._drop_folder(os.path.join(root, day), day, now)
 
     def _outputs(self) -> Iterator[tuple[datetime, str]]:
@@ -180,6 +195,12 @@ class RetentionStore:
     def _drop_folder(self, path: str, day: str, now: datetime) -> None:
         if day < day_name(now - _FOLDERS_IN_USE):
             files.remove_folder(path)
+
+
+def _is_slot_by(now: datetime, name: str) -> bool:
+    """Return whether a file name is that of a slot, or of a firing, that is not in the future."""
+    instant = None if ".manual-" in name else instant_of_file(name)
+    return instant is not None and instant <= now
 
 
 def _is_fresh(session: str) -> bool:

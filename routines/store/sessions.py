@@ -10,6 +10,8 @@ import contextlib
 import hashlib
 import json
 import os
+import re
+import secrets
 import unicodedata
 import uuid
 from collections.abc import Iterator
@@ -27,6 +29,9 @@ from routines.store.state import State
 _PATIENCE_S = 0.2
 _STEP_S = 0.02
 # What waits for another try, for its predecessor or for a person keeps no session meanwhile.
+# How far a ledger that was lost had come, as far as it can still be told.
+_EPOCH = re.compile(rb'"epoch": ?([0-9]{1,9})\b')
+_TRANSCRIPT = re.compile(r"[0-9a-f]+\.([0-9]{1,9})\.jsonl", re.ASCII)
 _PUT_OFF = (b'{"event":"retry"', b'{"event":"parked"', b'{"event":"buffered"')
 
 
@@ -49,6 +54,7 @@ class Ledger:
         claim: The stamp: the claim (below the state folder) whose turn has the session, or None.
         held_by: Who holds it without a claim (`session hold`, a host's own turn), or None.
         last_at: When a turn last ended.
+        salt: What tells its native sessions from those of a ledger that was lost; empty without.
     """
 
     session: str
@@ -65,6 +71,7 @@ class Ledger:
     claim: str | None = None
     held_by: str | None = None
     last_at: datetime | None = None
+    salt: str = ""
 
     def with_(self, **changes: Any) -> "Ledger":
         """Return a copy with *changes*."""
@@ -87,7 +94,8 @@ class Ledger:
 
     def uuid(self, workspace: str) -> str:
         """Return the UUIDv5 (RFC 9562) of workspace, session and epoch."""
-        return str(uuid.uuid5(uuid.UUID(workspace), f"{self.session}#{self.epoch}"))
+        name = f"{self.session}#{self.epoch}" + (f"#{self.salt}" if self.salt else "")
+        return str(uuid.uuid5(uuid.UUID(workspace), name))
 
     def encode(self) -> bytes:
         """Return the content of its file."""
@@ -117,6 +125,7 @@ def decode_ledger(data: bytes) -> Ledger | None:
             claim=found["claim"],
             held_by=found["held_by"],
             last_at=_instant(found["last_at"]),
+            salt=str(found.get("salt", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -250,7 +259,7 @@ class SessionStore:
             raise
 
     def _unless_stamped(self, session: str, fd: int, own_claim: str | None) -> Lease | Busy:
-        ledger = self.read(session) or Ledger(session=session)
+        ledger = self.read(session) or self._new(session)
         if ledger.claim is not None and ledger.claim != own_claim and self._is_open(ledger.claim):
             locks.let_go(fd)
             return Busy(session, locked=False, claim=ledger.claim, holder=self._holder(ledger))
@@ -288,7 +297,30 @@ class SessionStore:
     def adopt(self, session: str, fd: int) -> Lease:
         """Return the lease that came with a descriptor from another process."""
         locks.adopt(fd)
-        return Lease(self._state, self.read(session) or Ledger(session=session), fd)
+        return Lease(self._state, self.read(session) or self._new(session), fd)
+
+    def _new(self, session: str) -> Ledger:
+        """Return the ledger of a session that has none; past what is known of one that was lost.
+
+        Its conversations are still there: a program would refuse their ids, or go on with them.
+        """
+        path = ledger_path(self._state, session)
+        folder, key = os.path.split(path.removesuffix(".json"))
+        beside = [name for name in files.names(folder) if name.startswith(f"{key}.")]
+        lost = [name for name in beside if name.endswith(".corrupt")]
+        if not lost:
+            return Ledger(session=session)
+        epochs = [1]
+        for name in lost:
+            content = files.read(os.path.join(folder, name)) or b""
+            epochs += [int(number) for number in _EPOCH.findall(content)]
+        epochs += [int(found[1]) for name in beside if (found := _TRANSCRIPT.fullmatch(name))]
+        return Ledger(
+            session=session,
+            epoch=max(epochs) + 1,
+            epoch_reason=f"its ledger could not be read and is kept as {lost[-1]}",
+            salt=secrets.token_hex(4),
+        )
 
     def is_busy(self, session: str) -> Busy | None:
         """Return who has *session* now, or None; nothing is taken.

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from routines.domain.timetable import offset_of
 from routines.errors import SessionBusyError, SlotRefused, UnknownRoutine
 from routines.store.claims import ClaimStore
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, every, once, routine
@@ -250,3 +251,23 @@ async def test_slot_that_another_process_claims_this_very_moment_is_a_duplicate(
 
     assert len(stage.agent.turns) == 1
     assert stage.records() == [whole]
+
+
+@pytest.mark.parametrize("way", ["fire", "tick"])
+async def test_start_within_counts_from_the_slot_and_its_jitter_whoever_brings_it(stage, way):
+    jitter = timedelta(minutes=4)
+    offset = offset_of("digest", at("08:10"), jitter)
+    assert offset > timedelta(seconds=30)
+    late = routine(schedule=every(10), jitter=jitter, start_within=MINUTE)
+    engine = stage.engine(late)
+    async with engine.opened():
+        await engine.tick()
+        stage.clock.set(at("08:10") + offset + timedelta(seconds=59))
+        if way == "fire":
+            delivery = await engine.fire("digest", at("08:10"))
+            assert delivery.word == "claimed"
+        else:
+            await engine.tick()
+
+    (record,) = stage.records()
+    assert (record.outcome, record.due_at) == ("completed", at("08:10") + offset)

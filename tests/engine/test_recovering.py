@@ -1,6 +1,7 @@
 """What becomes of claims whose owner is gone (PROMISES L9 to L11, T2, BR-14, BR-62)."""
 
 import asyncio
+import logging
 import os
 import time
 from datetime import timedelta
@@ -393,3 +394,49 @@ async def test_loop_lives_on_after_a_fault_of_ours(stage, monkeypatch):
 
     assert stage.slots == ["08:05"]
     assert timedelta(0) == stage.agent.turns[0].late
+
+
+# What is said of it ---------------------------------------------------------------------------------
+
+
+def lines_about(caplog, ref):
+    """The events of the log about one occurrence, without those of its claim and start."""
+    return [
+        one.getMessage()
+        for one in caplog.records
+        if getattr(one, "ref", None) == ref and one.levelno >= logging.WARNING
+    ]
+
+
+async def test_what_is_settled_for_its_dead_owner_is_one_line_of_the_log(stage, caplog):
+    leave_claim(stage, events=[Event.STARTED])
+    await look(stage)
+
+    assert lines_about(caplog, REF) == ["settled"]
+    assert [e.data["reason"] for e in stage.events if e.ref == REF and e.name == "settled"] == [
+        "owner-died"
+    ]
+
+
+async def test_what_is_settled_since_another_slot_waits_for_it_is_told_too(stage, caplog):
+    engine = stage.engine(routine(schedule=every(5)))
+    async with engine.opened():
+        leave_claim(stage, events=[Event.STARTED])
+        await engine.fire("digest", at("08:05"))
+        stage.clock.set(at("08:10"))
+        await engine.fire("digest", at("08:10"))
+
+    assert lines_about(caplog, REF) == ["settled"]
+    assert [e.ref for e in stage.events if e.name == "settled"][0] == REF
+
+
+async def test_turn_that_is_to_run_again_is_one_line_of_the_log(stage, caplog):
+    leave_claim(stage)
+    claim = stage.claims.hold(stage.claims.open_entries()[0])
+    claim.append(
+        Event.STARTED, at=stage.clock.now(), owner=owner().to_json(), rerun_interrupted=1
+    )
+    claim.let_go()
+    await look(stage)
+
+    assert lines_about(caplog, REF) == ["retrying"]

@@ -16,6 +16,7 @@ from routines.store.sessions import (
     Lease,
     SessionStore,
     ledger_path,
+    transcript_path,
     lock_path,
     session_key,
 )
@@ -237,9 +238,31 @@ def test_a_ledger_that_can_not_be_read_is_kept_aside_by_the_holder_alone(
     assert place.read_text() == content, "a process that is refused touches nothing"
     lease.let_go()
     again = lease_of(sessions)
-    assert again.ledger == ledger(SESSION)
+    assert (again.ledger.epoch, again.ledger.turns) == (2, 0)
     assert Path(f"{place}.corrupt").read_text() == content
     again.let_go()
+
+
+def test_a_session_whose_ledger_was_lost_meets_none_of_its_earlier_conversations(
+    sessions: SessionStore, state: State
+) -> None:
+    seen, place = set(), Path(ledger_path(state, SESSION))
+    files.add_folder(str(place.parent))
+    Path(transcript_path(state, SESSION, 7)).write_text("")
+    for broken in ("{", '{"session": "x", "epoch": 9, "tu', "\0" * 8, ""):
+        lease = lease_of(sessions)
+        seen.add(lease.ledger.uuid(state.workspace))
+        lease.write(lease.ledger.with_(first_turn_begun=NOW))
+        assert SessionStore(state).peek(SESSION) == lease.ledger, "it is the same after a crash"
+        lease.let_go()
+        place.write_text(broken)
+
+    last = lease_of(sessions)
+    last.let_go()
+
+    assert len(seen | {last.ledger.uuid(state.workspace)}) == 5
+    assert last.ledger.epoch == 10
+    assert "could not be read" in last.ledger.epoch_reason
 
 
 def test_a_ledger_that_may_not_be_read_leaves_the_session_free(
