@@ -63,7 +63,7 @@ class Explanation:
         steps: What happened, in order, if it has one.
         next: The next slot, or None.
         known: Whether the routine has a file now.
-        paused: What holds it back meanwhile, or None.
+        paused: What holds the routine back now, or None.
         newest: Whether the name alone stands for it: nothing newer is recorded.
     """
 
@@ -100,6 +100,7 @@ class Explanation:
             "record": None if self.entry is None else self.entry.to_json(),
             "steps": [step.to_json() for step in self.steps],
             "next": None if self.next is None else format_instant(self.next),
+            "paused": None if self.paused is None else self.paused.to_json(),
         }
 
 
@@ -120,7 +121,11 @@ def explain(context: Context, routine: str, when: str | None = None) -> Explanat
     check_known(context, name)
     explainer = _Explainer(context, name)
     found = explainer.explain(when)
-    return replace(found, newest=when is None and explainer.is_newest(found))
+    return replace(
+        found,
+        newest=when is None and explainer.is_newest(found),
+        paused=held_by(explainer.state, name, now=explainer.now),
+    )
 
 
 class _Explainer:
@@ -250,11 +255,7 @@ class _Explainer:
             ),
             next=self._next(),
             known=self.routine is not None,
-            paused=self._paused() if entry.outcome is None and not entry.is_running else None,
         )
-
-    def _paused(self) -> Held | None:
-        return held_by(self.state, self.name, now=self.now)
 
     def _alert_steps(self, entry: Entry) -> list[Step]:
         """Return who was told of a slot that did not do its work, or why nobody was."""
@@ -315,7 +316,7 @@ class _Explainer:
         if at <= self.cursor.since:
             why = "it counts from {0}: its schedule was changed then, or it was switched on again"
             return self._answer(at, Verdict.NEVER_DUE, why, self.cursor.since)
-        paused = self._paused()
+        paused = held_by(self.state, self.name, now=self.now)
         if paused is not None and at > self._newest_dealt_with():
             return self._held_back(at, paused)
         due = self._due()

@@ -11,11 +11,13 @@ from typing import Any
 from routines.domain.names import format_instant
 from routines.domain.routine import Routine
 from routines.domain.schedule import note_for
+from routines.domain.zones import local_text
+from routines.domain.zones import zone as zone_named
 from routines.errors import UnknownRoutine, UsageError
 from routines.operations.context import Context
 from routines.operations.deciding import Decider
 from routines.operations.finding import check_known
-from routines.operations.pending import held_by
+from routines.operations.pending import Held, held_by
 
 USUAL_COUNT = 10
 MOST_LISTED = 10_000
@@ -62,7 +64,7 @@ class Upcoming:
         routine: Whose instants, or None for all.
         schedule: Its schedule as text, or None.
         coming: Earliest first.
-        silent: Routines that have nothing to come, with the reason.
+        silent: Routines of which something, or all, is left out, with the reason.
         decided: Whether each says what it would meet.
     """
 
@@ -99,9 +101,20 @@ def upcoming(
     routines = _wanted(context, routine)
     now = context.clock.now()
     after = now if start is None else start - _SECOND
-    held = {r.name: _held(context, r, now, decide=decide) for r in routines}
-    armed = [r for r in routines if held[r.name] is None]
-    streams = [_slots(one, after) for one in armed]
+    over = {r.name: _over(r, now, decide=decide) for r in routines}
+    switches = {
+        r.name: None if decide else held_by(context.state_or_none, r.name, now=now)
+        for r in routines
+        if over[r.name] is None
+    }
+    silent = {r.name: over[r.name] or _paused(switches[r.name], r.zone) for r in routines}
+    if routine is None:
+        silent |= dict.fromkeys(context.workspace.broken, "broken: routines check")
+    streams = [
+        _slots(one, _resumed(switches[one.name], after))
+        for one in routines
+        if over[one.name] is None and not _for_good(switches[one.name])
+    ]
     merged: Iterator[Coming] = heapq.merge(*streams, key=attrgetter("slot", "routine"))
     if end is not None:
         merged = takewhile(lambda one: one.slot <= end, merged)
@@ -111,7 +124,7 @@ def upcoming(
         routine=routine,
         schedule=_text(routines[0]) if routine is not None else None,
         coming=tuple(_noted(context, one, decider) for one in found),
-        silent=tuple((name, why) for name, why in held.items() if why is not None),
+        silent=tuple((name, why) for name, why in sorted(silent.items()) if why is not None),
         decided=decide,
     )
 
@@ -130,17 +143,32 @@ def _wanted(context: Context, name: str | None) -> list[Routine]:
     return [routines[name]]
 
 
-def _held(context: Context, routine: Routine, now: datetime, *, decide: bool) -> str | None:
+def _over(routine: Routine, now: datetime, *, decide: bool) -> str | None:
     """Return why nothing of *routine* is to come, or None; with *decide* its slots say it."""
     if routine.schedule is None:
         return "no schedule: it is reached by name only"
     if routine.schedule.next_after(now) is None:
         return "over: its schedule has nothing left to come"
-    if not routine.enabled and not decide:
-        return "disabled"
-    if not decide and held_by(context.state_or_none, routine.name, now=now) is not None:
-        return "paused"
-    return None
+    return "disabled" if not routine.enabled and not decide else None
+
+
+def _paused(switch: Held | None, zone: str) -> str | None:
+    """Return what a pause leaves out, in words; None without one."""
+    if switch is None:
+        return None
+    what = "everything is paused" if switch.everything else "paused"
+    if switch.until is None:
+        return f"{what}: nothing starts until it is resumed"
+    return f"{what}: nothing starts until {local_text(switch.until, zone_named(zone))}"
+
+
+def _for_good(switch: Held | None) -> bool:
+    return switch is not None and switch.until is None
+
+
+def _resumed(switch: Held | None, after: datetime) -> datetime:
+    """Return after which instant slots start again."""
+    return after if switch is None or switch.until is None else max(after, switch.until)
 
 
 def _text(routine: Routine) -> str | None:

@@ -180,7 +180,9 @@ async def test_what_a_turn_cost_that_was_tried_again_is_not_forgotten(stage):
     costs = iter([Usage(usd=0.5, tokens=10), Usage(usd=0.25, tokens=5)])
 
     def answer(turn):
-        return Reply(text="x", usage=next(costs), failed="no" if len(stage.agent.turns) == 1 else None)
+        return Reply(
+            text="x", usage=next(costs), failed="no" if len(stage.agent.turns) == 1 else None
+        )
 
     stage.agent = RecordingAgent(answer)
     again = Retry(attempts=2, first=MINUTE, started=True)

@@ -177,11 +177,13 @@ async def test_slot_of_before_the_pause_is_not_passed_over_for_it_when_it_is_edi
 
 
 async def test_slot_that_waited_is_not_said_to_have_had_no_scheduler_when_it_is_edited(stage):
-    async with stage.running(routine(schedule=every(10))) as engine:
-        async with engine.hold("routine:digest"):
-            await stage.clock.advance_to(at("08:11"))
-            engine.replace([routine(schedule=every(60))])
-            await stage.clock.advance_to(at("08:12"))
+    async with (
+        stage.running(routine(schedule=every(10))) as engine,
+        engine.hold("routine:digest"),
+    ):
+        await stage.clock.advance_to(at("08:11"))
+        engine.replace([routine(schedule=every(60))])
+        await stage.clock.advance_to(at("08:12"))
 
     ((reason, *_),) = missed(stage)
     assert reason == "busy"

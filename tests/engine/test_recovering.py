@@ -427,15 +427,13 @@ async def test_what_is_settled_since_another_slot_waits_for_it_is_told_too(stage
         await engine.fire("digest", at("08:10"))
 
     assert lines_about(caplog, REF) == ["settled"]
-    assert [e.ref for e in stage.events if e.name == "settled"][0] == REF
+    assert next(e.ref for e in stage.events if e.name == "settled") == REF
 
 
 async def test_turn_that_is_to_run_again_is_one_line_of_the_log(stage, caplog):
     leave_claim(stage)
     claim = stage.claims.hold(stage.claims.open_entries()[0])
-    claim.append(
-        Event.STARTED, at=stage.clock.now(), owner=owner().to_json(), rerun_interrupted=1
-    )
+    claim.append(Event.STARTED, at=stage.clock.now(), owner=owner().to_json(), rerun_interrupted=1)
     claim.let_go()
     await look(stage)
 

@@ -16,9 +16,9 @@ from routines.store.sessions import (
     Lease,
     SessionStore,
     ledger_path,
-    transcript_path,
     lock_path,
     session_key,
+    transcript_path,
 )
 from routines.store.state import State
 from tests.builders import NOW, FakeClock, draft, ledger, slot

@@ -353,3 +353,26 @@ def test_what_is_put_off_in_a_pause_says_that_too(audit):
     audit.ask("pause", "nightly-audit")
 
     assert "connection refused; paused by " in verdict(audit, "nightly-audit")
+
+
+@pytest.mark.parametrize(
+    ("words", "foot"),
+    [
+        (
+            ("nightly-audit",),
+            "Next: Mon 30 Nov 03:00, but it is paused: routines resume nightly-audit",
+        ),
+        (("--all",), "Next: Mon 30 Nov 03:00, but it is paused: routines resume --all"),
+        (("nightly-audit", "--until", "1h"), "Next: Mon 30 Nov 03:00, in 10 h 42 m."),
+    ],
+)
+def test_a_next_slot_that_will_not_start_is_not_promised(audit, words, foot):
+    audit.scheduler()
+    audit.done("nightly-audit", berlin("03:00"))
+    audit.ask("pause", *words)
+
+    assert foot in audit.ask("explain", "nightly-audit").out
+    import json
+
+    found = json.loads(audit.ask("explain", "nightly-audit", "--json").out)
+    assert "@" in found["paused"]["by"]

@@ -512,3 +512,34 @@ def test_start_says_what_is_armed_and_where_in_few_words(ws):
         "agent     echo, built in",
         "agent     own: ~/agents/agent.sh",
     ]
+
+
+def test_next_says_what_it_leaves_out_and_why(ws):
+    import json
+
+    ws.scheduler()
+    ws.cron("daily", "0 9 * * *")
+    ws.cron("frozen", "0 17 * * *")
+    ws.cron("hourly", "0 * * * *")
+    ws.routine("off", 'cron: "0 9 * * *"\nenabled: false\n')
+    ws.routine("bad", "promt: x\n")
+    ws.routine("by-name", "")
+    ws.ask("pause", "frozen")
+    ws.ask("pause", "hourly", "--until", "2h")
+
+    out = ws.ask("next", "-n", "3").out.splitlines()
+
+    assert [row.split()[-1] for row in out[1:4]] == ["hourly"] * 3
+    assert out[1].startswith("  today 19:00"), "the slots of the pause are left out"
+    assert out[4:] == [
+        "  bad: broken: routines check",
+        "  frozen: paused: nothing starts until it is resumed",
+        "  hourly: paused: nothing starts until Sun 29 Nov 2026 18:18 +01:00",
+        "  off: disabled",
+    ]
+    assert {one["routine"] for one in json.loads(ws.ask("next", "-n", "20", "--json").out)} == {
+        "daily",
+        "hourly",
+    }
+    alone = ws.ask("next", "hourly", "-n", "1").out.splitlines()
+    assert alone[-1] == "  paused: nothing starts until Sun 29 Nov 2026 18:18 +01:00"

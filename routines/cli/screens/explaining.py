@@ -26,7 +26,8 @@ def explain_screen(found: Explanation, times: Times, *, width: int) -> list[str]
 
 def _verdict(found: Explanation, times: Times) -> str:
     if found.verdict is Verdict.RECORDED and found.entry is not None:
-        held = "" if found.paused is None else f"; {held_words(found.paused, times)}"
+        waits = found.entry.outcome is None and not found.entry.is_running
+        held = f"; {held_words(found.paused, times)}" if found.paused and waits else ""
         return line(_recorded(found.entry, times) + held)
     text = line(found.why).format(*(times.sentence(at) for at in found.instants))
     word = found.verdict.value
@@ -80,13 +81,28 @@ def _foot(found: Explanation, times: Times) -> list[str]:
         lines.append(f"Prompt, reply, output: routines show {word(_ref(found))}")
     if found.next is not None:
         at = times.sentence(found.next)
-        ahead = until(times.now, found.next)
-        lines.append(f"Next: {at}, in {ahead}. Now, by hand: routines run {name}")
+        if _is_held(found, found.next):
+            lines.append(f"Next: {at}, but it is paused: routines resume {_whom(found)}")
+            lines.append(f"Now, by hand: routines run {name}")
+        else:
+            ahead = until(times.now, found.next)
+            lines.append(f"Next: {at}, in {ahead}. Now, by hand: routines run {name}")
     elif found.known:
         lines.append(f"Nothing is to come. Now, by hand: routines run {name}")
     else:
         lines.append("It has no file that can be used now: routines check")
     return lines
+
+
+def _is_held(found: Explanation, at: datetime) -> bool:
+    """Return whether the routine is paused at *at*, as things stand."""
+    held = found.paused
+    return held is not None and (held.until is None or at <= held.until)
+
+
+def _whom(found: Explanation) -> str:
+    held = found.paused
+    return "--all" if held is not None and held.everything else word(found.routine)
 
 
 def _ref(found: Explanation) -> str:

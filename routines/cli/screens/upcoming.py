@@ -32,11 +32,10 @@ def next_screen(upcoming: Upcoming, times: Times, *, width: int) -> list[str]:
     lines += layout(columns, rows, total=width)
     if not rows:
         lines.append("Nothing is to come.")
-    if upcoming.decided:
-        by_name = "no schedule"
-        silent = [one for one in upcoming.silent if not one[1].startswith(by_name)]
-        lines += [f"  {escape(name)}: {line(why)}" for name, why in silent]
-    return lines
+    by_name = "no schedule"
+    silent = [one for one in upcoming.silent if not one[1].startswith(by_name)]
+    # Else what is held back would look as if there were no such routine.
+    return [*lines, *(f"  {escape(name)}: {line(why)}" for name, why in silent)]
 
 
 def _when(one: Coming, times: Times) -> str:
@@ -76,7 +75,5 @@ def _of_one(upcoming: Upcoming, times: Times) -> list[str]:
         f"  {pad(when, first + 3)}{pad(ahead, max(second, 10) + 2)}{extra}".rstrip()
         for when, ahead, extra in rows
     ]
-    if rows:
-        return lines
     reasons = [f"  {line(why)}" for _, why in upcoming.silent]
-    return [*lines, *(reasons or ["  nothing is to come"])]
+    return [*lines, *(reasons if rows or reasons else ["  nothing is to come"])]
