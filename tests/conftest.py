@@ -4,9 +4,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from routines.domain.record import fold
+from routines.store import files
+from routines.store.claims import Claim
 from routines.store.state import State, open_for_writing
 from tests.builders import BOOT, FakeClock
 
@@ -23,6 +27,26 @@ def _away_from_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in ("CONFIG", "STATE", "DATA", "CACHE"):
             patch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
         patch.setenv("XDG_RUNTIME_DIR", str(home / "runtime"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _claims_say_what_their_files_say() -> Iterator[None]:
+    """Hold what every claim knows of itself after it wrote against its file read anew.
+
+    A line just written is not parsed again, so that a value that JSON gives back otherwise (a
+    tuple, an instant) would be seen by its writer alone.
+    """
+    append = Claim._append
+
+    def checked(claim: Claim, event: dict[str, Any]) -> None:
+        append(claim, event)
+        written = files.whole_lines(files.read_fd(claim.fd))
+        read = fold(written, occurrence=claim.occurrence, path=claim.record.path)
+        assert claim.record == read, f"{claim.record} is not what its file says: {read}"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Claim, "_append", checked)
         yield
 
 

@@ -8,6 +8,7 @@ import hashlib
 import re
 import unicodedata
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from routines.errors import InvalidName
 
@@ -53,6 +54,9 @@ def same_name(name: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
+# A claim asks four times for one name, and a workspace has few: the walk over its letters costs
+# as much as a small write.
+@lru_cache(maxsize=1024)
 def safe_name(text: str) -> str:
     """Return a file name for *text*: itself where that is safe, percent-encoded where not.
 
@@ -105,7 +109,7 @@ def day_name(instant: datetime) -> str:
 
 def format_instant(instant: datetime) -> str:
     """Return RFC 3339 in UTC with `Z`: `2026-07-01T09:00:00Z`, microseconds only if there are."""
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return instant.astimezone(UTC).isoformat()[: -len("+00:00")] + "Z"
 
 
 def parse_instant(text: str) -> datetime:

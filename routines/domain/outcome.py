@@ -128,5 +128,7 @@ def one_line(text: str, *, most: int = LONGEST_DETAIL) -> str:
     """Return *text* folded into one line of printable characters, at most *most* long."""
     # A text of megabytes is cut first: folding it whole would cost memory for nothing.
     folded = " ".join(text[: most * 8].split())
-    safe = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in folded)
+    safe = folded
+    if not folded.isprintable():
+        safe = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in folded)
     return safe if len(safe) <= most else safe[: most - 3] + "..."

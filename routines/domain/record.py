@@ -32,8 +32,6 @@ class Event(StrEnum):
 
 _UNDER_WAY = frozenset([Event.STARTED.value, Event.RUN.value, Event.CANCELLING.value])
 _PUT_OFF = frozenset([Event.RETRY.value, Event.PARKED.value])
-# Lines are written in this order of keys, so that a person can compare them.
-_FIRST_KEYS = ("event", "at", "id", "kind", "outcome", "reason", "detail")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +83,7 @@ class Owner:
 
 def encode(event: dict[str, Any]) -> bytes:
     """Return *event* as one line of JSON without its end."""
-    ordered = {key: event[key] for key in _FIRST_KEYS if key in event}
-    ordered.update(event)
-    return _ENCODER.encode(ordered).encode("utf-8", "backslashreplace")
+    return _ENCODER.encode(event).encode("utf-8", "backslashreplace")
 
 
 def _plain(value: object) -> str:
@@ -97,7 +93,10 @@ def _plain(value: object) -> str:
 
 
 # Made once: json.dumps with options makes an encoder a line, which costs more than the write.
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
+# An event is a tree that was just built, so that no ring is looked for in it.
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, separators=(",", ":"), default=_plain
+)
 
 
 def outcome_event(
@@ -135,6 +134,10 @@ class Record:
     events: tuple[dict[str, Any], ...] = ()
     path: str = field(default="", compare=False)
 
+    def with_line(self, event: dict[str, Any]) -> "Record":
+        """Return the record with one line more, which says *event*."""
+        return Record(self.occurrence, self.claim, (*self.events, event), self.path)
+
     @property
     def ref(self) -> str:
         """The id of the occurrence."""
@@ -148,7 +151,7 @@ class Record:
     @property
     def last(self) -> str:
         """The word of the last line."""
-        return str(self.events[-1]["event"]) if self.events else Event.CLAIM.value
+        return str(self.events[-1]["event"]) if self.events else _CLAIM
 
     def newest(self, event: Event) -> dict[str, Any] | None:
         """Return the newest line of that kind, or None."""
@@ -160,7 +163,8 @@ class Record:
     @property
     def end(self) -> dict[str, Any] | None:
         """The outcome line, or None while it is open."""
-        return self.events[-1] if self.last == Event.OUTCOME.value else None
+        newest = self.events[-1] if self.events else None
+        return newest if newest is not None and newest["event"] == _OUTCOME else None
 
     @property
     def outcome(self) -> Outcome | None:
@@ -376,32 +380,45 @@ def fold(lines: Iterable[bytes], *, occurrence: Occurrence, path: str = "") -> R
 
     A line that is no event of ours is passed over, and nothing after the first outcome counts.
     """
-    claim: dict[str, Any] = {}
-    events: list[dict[str, Any]] = []
+    return fold_more(Record(occurrence, {}, path=path), lines)
+
+
+def fold_more(record: Record, lines: Iterable[bytes]) -> Record:
+    """Return the open *record* with the lines that were added since it was folded."""
+    claim = record.claim
+    events = list(record.events)
     for line in lines:
         event = _event(line)
         if event is None:
             continue
-        if event["event"] == Event.CLAIM.value:
+        word = event["event"]
+        if word == _CLAIM:
             claim = claim or event
             continue
         events.append(event)
-        if event["event"] == Event.OUTCOME.value:
+        if word == _OUTCOME:
             break
-    return Record(occurrence, claim, tuple(events), path)
+    return Record(record.occurrence, claim, tuple(events), record.path)
 
 
+# Made once: a claim is folded after each of its lines, and json.loads first guesses an encoding.
+_DECODER = json.JSONDecoder()
+_CLAIM, _OUTCOME = Event.CLAIM.value, Event.OUTCOME.value
 _WORDS = frozenset(event.value for event in Event)
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
     try:
-        event = json.loads(line)
+        text = line.decode()
+        event, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(event, dict) or event.get("event") not in _WORDS:
+    if end != len(text) or not isinstance(event, dict):
         return None
-    if event["event"] == Event.OUTCOME.value:
+    word = event.get("event")
+    if not isinstance(word, str) or word not in _WORDS:
+        return None
+    if word == _OUTCOME:
         try:
             Outcome(event.get("outcome", ""))
             Reason(event["reason"]) if event.get("reason") else None

@@ -13,8 +13,8 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,7 +27,7 @@ from routines.domain.occurrence import (
     slot_of_file,
 )
 from routines.domain.outcome import Outcome, Reason
-from routines.domain.record import Event, Owner, Record, encode, fold, outcome_event
+from routines.domain.record import Event, Owner, Record, encode, fold, fold_more, outcome_event
 from routines.errors import StoreBusy, StoreError
 from routines.store import files, locks
 from routines.store.state import State
@@ -74,13 +74,21 @@ class Claim:
 
     def reread(self) -> Record:
         """Read the file again, through the descriptor; what another holder wrote is then known."""
+        return self._reread(None, b"")
+
+    def _reread(self, event: dict[str, Any] | None, line: bytes) -> Record:
+        """Read the file again; where it holds *line* more, that is known to say *event*."""
         data = files.read_fd(self.fd)
         known = self._folded
         if not known or not data.startswith(known):
-            self.record, known = replace(self.record, claim={}, events=()), b""
+            self.record, known = Record(self.record.occurrence, {}, path=self.record.path), b""
         if self.record.end is None:
             # Lines are only ever added: those that were read before say what they said.
-            self.record = _fold_more(self.record, files.whole_lines(data[len(known) :]))
+            added = data[len(known) :]
+            if event is not None and added == line + b"\n":
+                self.record = self.record.with_line(event)
+            else:
+                self.record = fold_more(self.record, files.whole_lines(added))
         self._folded = data[: data.rfind(b"\n") + 1]
         return self.record
 
@@ -126,14 +134,14 @@ class Claim:
     def _append(self, event: dict[str, Any]) -> None:
         line = encode(event)
         try:
-            if not self.still_named():
+            if not files.leads_to(self._path, self.fd):
                 self._publish_anew()
             files.append_line(self.fd, line, anew=self._doubtful)
         except OSError as error:
             self._doubtful = True
             raise files.fault(error, "append to", self.path) from error
         self._doubtful = False
-        self.reread()
+        self._reread(event, line)
 
     def _publish_anew(self) -> None:
         """Give the record its name back, after its folder was taken away under us."""
@@ -207,6 +215,7 @@ class OpenEntry:
 @dataclass(frozen=True, slots=True)
 class _Made:
     draft: Draft
+    claim_path: str
     open_path: str
     fd: int
 
@@ -246,14 +255,17 @@ class ClaimStore:
         claimed: set[int] = set()
         unsynced: list[str] = []
         folders_there: set[str] = set()
+        # Worked out once: each is made from the name of its owner and its instant.
+        paths = [draft.occurrence.claim_path for draft in drafts]
+        days = [os.path.dirname(self._state.at(path)) for path in paths]
+        opened = self._state.at("open")
         for index, draft in enumerate(drafts):
             try:
-                day = os.path.dirname(self._state.at(draft.occurrence.claim_path))
-                for folder in (self._state.at("open"), day):
+                for folder in (opened, days[index]):
                     if folder not in folders_there:
                         unsynced += files.add_folder(folder)
                         folders_there.add(folder)
-                one = self._write(draft, at=at)
+                one = self._write(draft, paths[index], at=at)
                 if one is not None:
                     made[index] = one
                 elif self.is_claimed(draft.occurrence):
@@ -262,10 +274,10 @@ class ClaimStore:
                     results[index] = StoreBusy(
                         f"{draft.occurrence.ref} is being claimed by another process",
                         hint="nothing was changed; it is looked at again",
-                        path=draft.occurrence.claim_path,
+                        path=paths[index],
                     )
             except OSError as error:
-                results[index] = files.fault(error, "write", draft.occurrence.claim_path)
+                results[index] = files.fault(error, "write", paths[index])
             except StoreError as error:
                 results[index] = error
 
@@ -281,7 +293,7 @@ class ClaimStore:
         _settle_failures(
             results,
             made,
-            _sync_folders({index: self._state.at("open") for index in made}),
+            _sync_folders(dict.fromkeys(made, opened)),
             self._abandon,
         )
         linked: dict[int, Claim] = {}
@@ -290,14 +302,14 @@ class ClaimStore:
                 linked_claim = self._link(one)
             except _NotWhole as error:
                 # Claimed, and not whole: as after a sync that failed.
-                torn = Claim(self._state, self._blank(one.draft), error.fd, one.open_path)
+                torn = Claim(self._state, _blank(one), error.fd, one.open_path)
                 results[index] = fault = files.fault(error, "write", torn.path)
                 locks.let_go(one.fd)
                 _fail_not_durable(torn, fault, at=at)
                 continue
             except OSError as error:
                 self._abandon(one)
-                results[index] = files.fault(error, "link", one.draft.occurrence.claim_path)
+                results[index] = files.fault(error, "link", one.claim_path)
                 continue
             if linked_claim is not None:
                 linked[index] = linked_claim
@@ -305,7 +317,7 @@ class ClaimStore:
         # Round 3: the names that decide. Who answers "already" syncs them too, since the winner
         # may have died before it could.
         folders = {
-            index: os.path.dirname(self._state.at(drafts[index].occurrence.claim_path))
+            index: days[index]
             for index in [*made, *claimed]
             if not isinstance(results[index], StoreError)
         }
@@ -321,7 +333,7 @@ class ClaimStore:
                     files.remove(claim.open_path)
         return results
 
-    def _write(self, draft: Draft, *, at: datetime) -> _Made | None:
+    def _write(self, draft: Draft, claim_path: str, *, at: datetime) -> _Made | None:
         """Make the draft; None if its name is taken, which only kinds with their own id know."""
         occurrence = draft.occurrence
         open_path = occurrence.open_path(secrets.token_hex(4))
@@ -335,7 +347,7 @@ class ClaimStore:
                 fd = files.open_new(path)
             except FileExistsError:
                 return None
-        made = _Made(draft, open_path, fd)
+        made = _Made(draft, claim_path, open_path, fd)
         try:
             _lock_own(fd)
             first = {
@@ -373,8 +385,7 @@ class ClaimStore:
             locks.let_go(fd)
 
     def _link(self, one: _Made) -> Claim | None:
-        occurrence = one.draft.occurrence
-        path = self._state.at(occurrence.claim_path)
+        path = self._state.at(one.claim_path)
         try:
             fd = _publish(self._state.at(one.open_path), path, one.fd)
         except FileNotFoundError:
@@ -384,12 +395,9 @@ class ClaimStore:
         if fd is None:
             self._abandon(one)
             return None
-        claim = Claim(self._state, self._blank(one.draft), fd, one.open_path)
+        claim = Claim(self._state, _blank(one), fd, one.open_path)
         claim.reread()
         return claim
-
-    def _blank(self, draft: Draft) -> Record:
-        return Record(draft.occurrence, {}, path=draft.occurrence.claim_path)
 
     def _abandon(self, one: _Made) -> None:
         open_path = self._state.at(one.open_path)
@@ -685,6 +693,10 @@ def _create_in_place(path: str, draft: int) -> int | None:
     return fd
 
 
+def _blank(one: _Made) -> Record:
+    return Record(one.draft.occurrence, {}, path=one.claim_path)
+
+
 def _lock_own(fd: int) -> None:
     """Lock a file that nobody else can know yet; what has no locks is given up."""
     if not locks.try_lock(fd):
@@ -693,11 +705,6 @@ def _lock_own(fd: int) -> None:
 
 def _fold_fd(fd: int, occurrence: Occurrence, path: str) -> Record:
     return fold(files.whole_lines(files.read_fd(fd)), occurrence=occurrence, path=path)
-
-
-def _fold_more(record: Record, lines: Iterable[bytes]) -> Record:
-    more = fold(lines, occurrence=record.occurrence, path=record.path)
-    return replace(record, claim=record.claim or more.claim, events=record.events + more.events)
 
 
 def _settle_failures(
@@ -709,7 +716,7 @@ def _settle_failures(
     for index, error in failures.items():
         one = made.pop(index)
         abandon(one)
-        results[index] = files.fault(error, "sync", one.draft.occurrence.claim_path)
+        results[index] = files.fault(error, "sync", one.claim_path)
 
 
 def _fail_not_durable(claim: Claim, fault: StoreError, *, at: datetime) -> None:

@@ -186,9 +186,10 @@ def changed_names(folder: str, since: float) -> list[str]:
 def leads_to(path: str, fd: int) -> bool:
     """Return whether the name *path* still leads to the file behind *fd*."""
     try:
-        return os.path.samestat(os.stat(path), os.fstat(fd))
+        named, own = os.stat(path), os.fstat(fd)
     except FileNotFoundError:
         return False
+    return named.st_ino == own.st_ino and named.st_dev == own.st_dev
 
 
 # Folders ------------------------------------------------------------------------------------
@@ -571,12 +572,10 @@ def append_line(fd: int, line: bytes, *, anew: bool = False) -> None:
     calls.fsync(fd)
 
 
-def whole_lines(data: bytes) -> Iterator[bytes]:
-    """Yield the lines of *data* that are whole: ended, and not the zeros of a lost write."""
+def whole_lines(data: bytes) -> list[bytes]:
+    """Return the lines of *data* that are whole: ended, and not the zeros of a lost write."""
     *ended, _torn = data.split(b"\n")
-    for line in ended:
-        if line and b"\0" not in line:
-            yield line
+    return [line for line in ended if line and b"\0" not in line]
 
 
 def set_aside(path: str) -> str:

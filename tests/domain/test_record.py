@@ -1,9 +1,11 @@
 """A claim read back from its lines (PROMISES D3, O1)."""
 
+import json
+
 import pytest
 
 from routines.domain.outcome import Outcome, Reason, State, Trigger
-from routines.domain.record import Event, Owner, encode, fold, outcome_event
+from routines.domain.record import Owner, encode, fold, outcome_event
 from routines.store.files import whole_lines
 from tests.builders import NOW, at, by_hand, firing, job, owner, slot
 
@@ -71,6 +73,11 @@ def test_torn_tail_is_no_line(torn):
         b"[1, 2]\n",
         b'{"event": "future-word"}\n',
         b'{"event": 7}\n',
+        b'{"event": []}\n',
+        b'{"event": {}}\n',
+        b'{"event": "outcome", "outcome": []}\n',
+        b'{"event": "outcome", "outcome": "failed", "reason": {"a": 1}}\n',
+        b'{"event": "started"} {"event": "outcome"}\n',
         b'{"event": "outcome", "outcome": "splendid"}\n',
         b'{"event": "outcome", "outcome": "failed", "reason": "mood"}\n',
         b'{"event": "outcome"}\n',
@@ -178,6 +185,9 @@ def test_event_is_one_line_whatever_it_says(text):
 
 
 def test_keys_come_in_an_order_that_a_person_can_compare():
-    line = encode({"zeta": 1, "reason": "exit", "at": "x", "event": Event.OUTCOME.value})
+    line = encode(
+        outcome_event(at=NOW, outcome=Outcome.FAILED, reason=Reason.EXIT, detail="7", zeta=1)
+    )
 
-    assert line == b'{"event":"outcome","at":"x","reason":"exit","zeta":1}'
+    words = ("event", "at", "outcome", "reason", "detail", "zeta")
+    assert list(json.loads(line)) == list(words)
