@@ -82,7 +82,10 @@ class Owner:
 
 
 def encode(event: dict[str, Any]) -> bytes:
-    """Return *event* as one line of JSON without its end."""
+    """Return *event* as one line of JSON without its end.
+
+    The word comes first: a lease knows a line by how it begins, without reading the rest.
+    """
     return _ENCODER.encode(event).encode("utf-8", "backslashreplace")
 
 
