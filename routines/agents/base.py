@@ -25,6 +25,8 @@ class Turn:
         session: The conversation, as routines names it.
         native_session: The id by which the agent program knows it, once that is known.
         session_uuid: A UUIDv5 of workspace, session and epoch, for programs that let us choose.
+        session_file: A path that belongs to session and epoch alone, for programs that keep a
+            conversation in a file that we name. Nothing of ours is in it.
         first: Whether this epoch has had no turn yet.
         prompt: Exactly what the agent is to be given.
         routine: The routine, or None for a wake-up of a session without one.
@@ -47,6 +49,7 @@ class Turn:
     late: timedelta
     missed: int
     deadline: datetime
+    session_file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,14 @@ from routines.agents.processes import (
     start_program,
 )
 from routines.agents.reading import Reader, Said
-from routines.domain.agent import PLACEHOLDERS, AgentSpec, OutputFormat, PromptBy
+from routines.domain.agent import (
+    OPTIONS,
+    PLACEHOLDERS,
+    AgentSpec,
+    OutputFormat,
+    PromptBy,
+    Signs,
+)
 from routines.domain.clock import Clock
 from routines.domain.durations import format_span
 from routines.domain.masking import Masker
@@ -133,10 +140,9 @@ def command_words(
     Raises:
         CannotStart: The words need an id of the conversation, and none is known.
     """
-    chosen = spec.first if turn.first and spec.first is not None else spec.command
-    words = [*chosen, *(spec.model if model else ())]
+    chosen = chosen_words(spec, turn)
     native = native_session_of(spec, turn)
-    if native is None and any("{native_session}" in word for word in words):
+    if native is None and any("{native_session}" in word for word in chosen):
         raise CannotStart(
             Outcome.FAILED,
             Reason.SESSION_LOST,
@@ -145,12 +151,31 @@ def command_words(
     values = {
         "session": turn.session,
         "session_uuid": turn.session_uuid,
+        "session_file": turn.session_file,
         "native_session": native or "",
         "prompt": turn.prompt,
         "turn": turn.key,
         "model": model or "",
     }
-    return [*fill_words(words, **values), *args]
+    options = options_of(spec, values, args=args, model=model)
+    if OPTIONS not in chosen:
+        return [*fill_words(chosen, **values), *options]
+    at = chosen.index(OPTIONS)
+    before, after = chosen[:at], chosen[at + 1 :]
+    return [*fill_words(before, **values), *options, *fill_words(after, **values)]
+
+
+def chosen_words(spec: AgentSpec, turn: Turn) -> tuple[str, ...]:
+    """Return the words of *turn*'s command as the entry has them."""
+    return spec.first if turn.first and spec.first is not None else spec.command
+
+
+def options_of(
+    spec: AgentSpec, values: Mapping[str, str], *, args: Sequence[str], model: str | None
+) -> list[str]:
+    """Return the words that stand at `{options}`, or at the end: the last ones overrule."""
+    words = fill_words(spec.model, **values) if model else []
+    return [*words, *spec.args, *args]
 
 
 def fill_words(words: Sequence[str], **values: str) -> list[str]:
@@ -163,11 +188,14 @@ def fill_words(words: Sequence[str], **values: str) -> list[str]:
 
 def asked_session(spec: AgentSpec, turn: Turn) -> str | None:
     """Return the id that the words of *turn*'s command ask for, None if they leave it open."""
-    chosen = spec.first if turn.first and spec.first is not None else spec.command
-    text = "\0".join(chosen)
+    text = "\0".join(chosen_words(spec, turn))
     if "{native_session}" in text:
         return native_session_of(spec, turn)
-    return turn.session_uuid if "{session_uuid}" in text else None
+    if "{session_uuid}" in text:
+        return turn.session_uuid
+    # The words name the conversation in another way, so it has to be the one of before.
+    names_it = "{session_file}" in text or "{session}" in text
+    return turn.native_session if names_it else None
 
 
 def find_program(word: str, *, env: Mapping[str, str], cwd: str) -> str:
@@ -571,13 +599,17 @@ def run_command(
     asked = asked_session(spec, turn)
     told = False
 
+    def tell(found: str) -> None:
+        if on_native_session is not None and (spec.continuations or asked in (None, found)):
+            on_native_session(found)
+
     def take(data: bytes) -> None:
         nonlocal told
         out_lines.feed(data)
         reader.feed(data)
         if not told and reader.first_native_session is not None:
             told = True
-            _tell(reader.first_native_session, asked, on_native_session)
+            tell(reader.first_native_session)
 
     try:
         stdin = None
@@ -603,14 +635,14 @@ def run_command(
         err_lines.close()
     said = reader.end()
     if not told and reader.first_native_session is not None:
-        _tell(reader.first_native_session, asked, on_native_session)
+        told = True
+        tell(reader.first_native_session)
+    said.add_stderr(err.text(), spec.read_stderr)
+    found = said.native_session()
+    if not told and found is not None:
+        tell(found)
     asked = asked or reader.first_native_session
-    return _Judge(spec, ended, said, out, err, asked, timeout).result()
-
-
-def _tell(found: str, asked: str | None, told: Callable[[str], None] | None) -> None:
-    if told is not None and asked in (None, found):
-        told(found)
+    return _Judge(spec, turn, ended, said, out, err, asked, timeout).result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -618,6 +650,7 @@ class _Judge:
     """Says what a turn was, from how its program ended and what it said."""
 
     spec: AgentSpec
+    turn: Turn
     ended: Ended
     said: Said
     out: Capture
@@ -647,11 +680,51 @@ class _Judge:
             return Outcome.FAILED, Reason.SIGNAL, self._because(_signal_words(ended.signal))
         if ended.code is None:
             return Outcome.INTERRUPTED, Reason.OUTCOME_UNKNOWN, "how it ended can't be told"
-        if ended.code != 0 and self._is_busy(ended.code):
-            return None, Reason.BUSY, self._because(f"exit {ended.code}")
+        reason, line = self._never_started()
+        if reason is not None:
+            return None, reason, f"exit {ended.code}" + (f": {line}" if line else "")
         if ended.code != 0:
             return Outcome.FAILED, Reason.EXIT, self._because(f"exit {ended.code}")
         return self._verdict_of_exit_0()
+
+    def _never_started(self) -> tuple[Reason | None, str]:
+        """Return why it provably did nothing, and the line that says so; None if it may have."""
+        signs = [
+            (self.spec.busy, Reason.BUSY),
+            (self.spec.not_started, Reason.NOT_STARTED),
+        ]
+        if not self.turn.first:
+            # A conversation that was never begun can't be gone.
+            signs.insert(0, (self.spec.lost, Reason.SESSION_LOST))
+        for sign, reason in signs:
+            line = self._line_of(sign)
+            if line is not None:
+                return reason, line
+        return None, ""
+
+    def _line_of(self, signs: Signs) -> str | None:
+        """Return the line in which the program gives one of *signs*, None if it gives none."""
+        declared = self._declared()
+        if declared is not None:
+            for text in signs.error:
+                if text in declared:
+                    return one_line(declared)
+        # A program that has printed has begun; only one that did nothing may be run again.
+        if not self.ended.code or self.out.text().strip():
+            return None
+        lines = self.err.text().splitlines()
+        for text in signs.stderr:
+            found = next((line for line in lines if text in line), None)
+            if found is not None:
+                return one_line(found)
+        return self._words() if self.ended.code in signs.exit else None
+
+    def _declared(self) -> str | None:
+        """Return the words of the failure that the output declares, None if it declares none."""
+        declared = self.said.failed()
+        if declared is None:
+            return self.said.error() if self.ended.code else None
+        return declared or self.said.error() or self.said.reply()
 
     def _verdict_of_ours(self, why: str) -> tuple[Outcome, Reason | None, str]:
         if why == _TIMEOUT:
@@ -667,18 +740,15 @@ class _Judge:
         if self.said.failed() is not None:
             return Outcome.FAILED, Reason.AGENT, self._words() or _NO_WORDS
         found = self.said.native_session()
-        if self.asked is not None and found is not None and found != self.asked:
+        if (
+            self.asked is not None
+            and found not in (None, self.asked)
+            and not self.spec.continuations
+        ):
             # The turn went into another conversation; adopting it would lose this one.
             changed = f"asked for session {self.asked}, and it answered in {found}"
             return Outcome.FAILED, Reason.SESSION_CHANGED, changed
         return Outcome.COMPLETED, None, ""
-
-    def _is_busy(self, code: int) -> bool:
-        # A program that has printed has begun; only one that did nothing may be run again.
-        if self.out.text().strip():
-            return False
-        text = self.err.text()
-        return code in self.spec.busy_exit or any(p in text for p in self.spec.busy_stderr if p)
 
     def _because(self, what: str) -> str:
         words = self._words()
@@ -686,10 +756,7 @@ class _Judge:
 
     def _words(self) -> str:
         """Return what the program itself said about its failure, one line."""
-        declared = self.said.failed()
-        if declared is not None:
-            declared = declared or self.said.reply()
-        words = one_line(declared or "") or self.err.last_line()
+        words = one_line(self._declared() or "") or self.err.last_line()
         if words or self.spec.output is OutputFormat.TEXT:
             return words or self.out.last_line()
         # What it prints is for programs: a person wants the reply in it, as far as it came.

@@ -1,17 +1,21 @@
-"""What an agent's JSON says, by the dotted paths of `read:`.
+"""What a program's output says, by the places that `read:` and `read_stderr:` name.
 
 All of it comes from a model or from a program that repeats one: each value is checked for its
 type and bounded, and what does not fit is as if it had not been said.
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from routines.agents.base import Usage
 from routines.domain.agent import OutputFormat
 from routines.domain.outcome import Warn, one_line
+from routines.domain.output_path import MISSING, OutputPath, parse_path
+
+Number = TypeVar("Number", int, float)
 
 # One JSON document, or one line of JSON lines. A reply beside its statistics takes kilobytes;
 # parsing takes many times the memory of the text, and this is still a bearable amount.
@@ -35,7 +39,6 @@ _TOKEN_KEYS = (
     "input",
     "output",
 )
-_MISSING: Any = object()
 
 
 @dataclass(slots=True)
@@ -43,38 +46,38 @@ class Said:
     """What a program's output said.
 
     Attributes:
-        values: The value at each path of `read:` that was there.
+        values: What was found at each place of `read:` where anything was; with `*` several.
         problem: Why the output is not what the entry promises, or None.
         truncated: Whether a part of it was too long to be read.
     """
 
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, list[Any]] = field(default_factory=dict)
     problem: str | None = None
     truncated: bool = False
 
     def reply(self) -> str | None:
         """Return the reply, None if the output has none."""
-        value = self.values.get("reply")
-        if value is None or isinstance(value, bool):
-            return None
-        if isinstance(value, str):
-            return value
-        return json.dumps(value, ensure_ascii=False)
+        return _joined(self.values.get("reply", ()))
+
+    def error(self) -> str | None:
+        """Return what the output says went wrong, None if it says nothing."""
+        return _joined(self.values.get("error", ()))
 
     def native_session(self) -> str | None:
         """Return the id of the conversation, None if there is none that could be given back."""
-        return check_native_session(self.values.get("native_session"))
+        return check_native_session(self._last("native_session"))
 
     def failed(self) -> str | None:
         """Return the failure that the program declared: its words, "" if it has none, or None."""
-        value = self.values.get("failed")
-        if not value:
+        value = next((one for one in self.values.get("failed", ()) if one), None)
+        if value is None:
             return None
         return value if isinstance(value, str) else ""
 
     def denied(self) -> str | None:
         """Return the warning about tools that were denied, `denied: Bash, Edit x2`, or None."""
-        value = self.values.get("denied")
+        found = self.values.get("denied", [])
+        value = found[0] if len(found) == 1 else found
         if not value:
             return None
         names = _tool_names(value)
@@ -83,12 +86,27 @@ class Said:
     def usage(self) -> Usage | None:
         """Return cost and tokens as far as they are numbers that can be true."""
         usage = Usage(
-            usd=_usd(self.values.get("cost")),
-            usd_total=_usd(self.values.get("cost_total")),
-            tokens=_tokens(self.values.get("tokens")),
-            tokens_total=_tokens(self.values.get("tokens_total")),
+            usd=_sum_of(_usd, self.values.get("cost", ())),
+            usd_total=_sum_of(_usd, self.values.get("cost_total", ())),
+            tokens=_sum_of(_tokens, self.values.get("tokens", ())),
+            tokens_total=_sum_of(_tokens, self.values.get("tokens_total", ())),
         )
         return usage if usage.to_json() else None
+
+    def add_stderr(self, text: str, read: Mapping[str, str]) -> None:
+        """Take what `read_stderr:` names from the end of what was printed on stderr."""
+        for key, prefix in read.items():
+            line = next((one for one in reversed(text.splitlines()) if prefix in one), None)
+            if line is None or key in self.values:
+                continue
+            rest = line.partition(prefix)[2].strip()
+            value = _number_in(rest) if key in _NUMBERS else rest
+            if value is not None:
+                self.values[key] = [value]
+
+    def _last(self, key: str) -> Any:
+        found = self.values.get(key)
+        return found[-1] if found else None
 
 
 class Reader:
@@ -101,7 +119,7 @@ class Reader:
     def __init__(self, output: OutputFormat, read: Mapping[str, str]) -> None:
         self.first_native_session: str | None = None
         self._output = output
-        self._paths = {key: path.split(".") for key, path in read.items()}
+        self._paths = {key: parse_path(path) for key, path in read.items()}
         self._pending = bytearray()
         self._skipping = False
         self._said = Said()
@@ -163,7 +181,7 @@ class Reader:
             self._said.problem = f"stdout is more than {LARGEST_JSON >> 20} MiB of JSON"
             return
         document = parse_json(bytes(self._pending))
-        if document is _MISSING:
+        if document is MISSING:
             empty = not self._pending.strip()
             self._said.problem = "stdout is empty" if empty else "stdout is not JSON"
         else:
@@ -171,37 +189,29 @@ class Reader:
 
     def _take(self, event: Any) -> None:
         for key, path in self._paths.items():
-            value = _at(event, path)
+            found = path.of(event)
             # The last event that carries a path wins; null carries nothing.
-            if value is not _MISSING and value is not None:
-                self._said.values[key] = value
+            if found:
+                self._said.values[key] = self._added(key, path, found)
         if self.first_native_session is None:
             self.first_native_session = self._said.native_session()
 
+    def _added(self, key: str, path: OutputPath, found: list[Any]) -> list[Any]:
+        if not path.sums:
+            return found
+        # One number at a time, so that an endless stream of events fills no memory.
+        number = _usd if key.startswith("cost") else _tokens
+        total = _sum_of(number, [*self._said.values.get(key, ()), *found])
+        return [] if total is None else [total]
+
 
 def parse_json(data: bytes) -> Any:
-    """Return the value that *data* is the JSON of, or a mark that nothing equals."""
+    """Return the value that *data* is the JSON of, or `MISSING`, which nothing equals."""
     try:
         return json.loads(data.decode("utf-8-sig", "replace"))
     except (ValueError, RecursionError, MemoryError):
         # Not JSON; nested a hundred thousand times; a number of five thousand digits.
-        return _MISSING
-
-
-def _at(value: Any, path: list[str]) -> Any:
-    for word in path:
-        if isinstance(value, dict) and word in value:
-            value = value[word]
-        elif isinstance(value, list) and _is_index(word) and -len(value) <= int(word) < len(value):
-            value = value[int(word)]
-        else:
-            return _MISSING
-    return value
-
-
-def _is_index(word: str) -> bool:
-    digits = word.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) < len("1000000")
+        return MISSING
 
 
 def check_native_session(value: Any) -> str | None:
@@ -234,6 +244,32 @@ def _tool_name(entry: Any) -> str:
         known = (entry.get(key) for key in ("tool_name", "tool", "name"))
         entry = next((name for name in known if isinstance(name, str)), None)
     return (one_line(entry, most=_LONGEST_TOOL) if isinstance(entry, str) else "") or "a tool"
+
+
+def _joined(values: Sequence[Any]) -> str | None:
+    texts = [_as_text(one) for one in values if not isinstance(one, bool)]
+    return "\n".join(texts) if texts else None
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+_NUMBERS = ("tokens", "cost")
+
+
+def _number_in(text: str) -> float | int | None:
+    """Return the sum of the numbers in a line for people, `1,204 input, 33 output`."""
+    plain = text.partition("{")[0].replace(",", "")
+    found = re.findall(r"\d{1,15}(?:\.\d{1,9})?", plain)
+    if not found:
+        return None
+    return sum(float(one) if "." in one else int(one) for one in found)
+
+
+def _sum_of(number: Callable[[Any], Number | None], values: Sequence[Any]) -> Number | None:
+    known = [one for one in map(number, values) if one is not None]
+    return sum(known) if known else None
 
 
 def _is_number(value: Any) -> bool:

@@ -3,57 +3,30 @@
 import re
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
-from typing import Any
 
 from routines.config import reader
+from routines.config.agent_entry import ECHO_NAME, Agents
+from routines.config.agent_keys import AGENT_KEYS
 from routines.config.files import absolute
 from routines.config.kinds import (
     ALERT,
     DELIVER,
-    ENVIRONMENT,
     LIMITS,
     PATH,
-    WORDS,
     ZONE,
-    Command,
     day_limit,
     targets_of,
     tells_cost,
 )
-from routines.config.reader import Mapping, Node, Unusable
-from routines.config.walker import (
-    Key,
-    ListOf,
-    Pairs,
-    Report,
-    Table,
-    Text,
-    Values,
-    Whole,
-    Word,
-    near,
-    object_schema,
-    read_table,
-    shown,
-)
-from routines.domain.agent import (
-    ECHO,
-    PLACEHOLDERS,
-    READ_KEYS,
-    STOP_SIGNALS,
-    AgentKind,
-    AgentSpec,
-    OutputFormat,
-    PromptBy,
-)
+from routines.config.presets import preset_spec
+from routines.config.reader import Node
+from routines.config.walker import Key, Report, Table, Text, Values, Whole, near, read_table
+from routines.domain.agent import ECHO, PRESETS, AgentSpec
 from routines.domain.limits import DayLimit
 from routines.domain.targets import Target
-from routines.errors import InvalidName, Problem
+from routines.errors import Problem
 
 FILE_NAME = "routines.yaml"
-ECHO_NAME = "echo"
-# Names that a later version will know without an entry.
-PRESETS = ("claude-code", "codex", "gemini", "qwen", "opencode", "pi", "llm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,122 +79,23 @@ class WorkspaceSettings:
 
     def knows_agent(self, name: str) -> bool:
         """Return whether a routine may name this agent."""
-        return name == ECHO_NAME or name in self.agents or not self.is_whole
+        return self.spec_of(name) is not None or not self.is_whole
+
+    def spec_of(self, name: str) -> AgentSpec | None:
+        """Return how the agent of that name is driven: an entry, a preset or echo; else None."""
+        if name in self.agents:
+            return self.agents[name]
+        if name in PRESETS:
+            return preset_spec(name)
+        return ECHO if name == ECHO_NAME else None
+
+    @property
+    def agent_names(self) -> tuple[str, ...]:
+        """The names that a routine may give under `agent`."""
+        return tuple(dict.fromkeys([*self.agents, *PRESETS, ECHO_NAME]))
 
 
-# --- the tables -------------------------------------------------------------------------------
-
-
-def agent_name(text: str) -> str:
-    """Return *text* if an agent may be called so, or raise `InvalidName`."""
-    if not re.fullmatch(r"[\w.-]{1,100}", text):
-        raise InvalidName(
-            f"an agent can't be called {text[:40]!r}", hint="letters, digits, '-', '_' and '.'"
-        )
-    return text
-
-
-def _function(text: str) -> str:
-    if not re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", text):
-        raise InvalidName("expected module:function", hint="like my_agents.daily:answer")
-    return text
-
-
-def _dotted_path(text: str) -> str:
-    if not all(text.split(".")):
-        raise InvalidName("expected a dotted path, like result.text")
-    return text
-
-
-AGENT_KEYS = (
-    Key("command", Command(), "Words of the command that answers a turn; no shell."),
-    Key("python", Text("module:function", _function), "A Python function that answers a turn."),
-    Key("http", Text("a URL"), "An agent behind HTTP.", later=True),
-    Key("acp", Command(), "An agent that speaks ACP.", later=True),
-    Key("preset", Text("a preset"), "Data for a known program.", later=True),
-    Key("first", Command(), "Words for the first turn of a session.", "as `command`"),
-    Key("interactive", Command(), "Words that open the program on the conversation."),
-    Key("prompt_by", Word(tuple(PromptBy)), "How the prompt reaches the command.", "stdin"),
-    Key("output", Word(tuple(OutputFormat)), "How stdout is read.", "text"),
-    Key(
-        "read",
-        Pairs(
-            "paths by what they mean, like {reply: result}",
-            names=tuple(sorted(READ_KEYS)),
-            value=Text("a dotted path", _dotted_path),
-        ),
-        "Dotted paths into the output.",
-    ),
-    Key(
-        "busy",
-        Table(
-            (
-                Key(
-                    "exit",
-                    ListOf(Whole(1, 255), "exit codes", cure=lambda _, text: f"exit: [{text}]"),
-                    "Exit codes that mean: the session is in use, nothing was done.",
-                    "[75]",
-                ),
-                Key(
-                    "stderr",
-                    ListOf(Text()),
-                    "Exact texts on stderr that mean the same, beside a non-zero exit.",
-                ),
-            )
-        ),
-        "How the program says that the session is in use.",
-    ),
-    Key(
-        "stop",
-        ListOf(
-            Word(
-                ("INT", "TERM", "HUP", "QUIT", "KILL"),
-                {f"sig{name.lower()}": f"write {name}" for name in STOP_SIGNALS},
-            ),
-            "signals",
-            least=1,
-        ),
-        "Signals that end a turn, 10 s apart.",
-        "[TERM, KILL]",
-    ),
-    Key("env", ENVIRONMENT, "Variables added to the turn's environment."),
-    Key("model", WORDS, "Words added when a model is set, like [--model, '{model}']."),
-)
-_WAYS = ("command", "python", "http", "acp", "preset")
-# What says how a command is run has no meaning for a function.
-_OF_COMMANDS = ("first", "interactive", "prompt_by", "output", "read", "busy", "model")
-
-
-@dataclass(frozen=True, slots=True)
-class Agents:
-    """The entries under `agents:`."""
-
-    expected: str = "entries by name, like {claude: {command: [claude, -p]}}"
-
-    def read(self, node: Node, key: str, report: Report) -> dict[str, AgentSpec] | None:
-        """Return the entries that are right."""
-        if isinstance(node, Unusable):
-            return None
-        if not isinstance(node, Mapping):
-            report.refuse(node, key, f"expected {self.expected}")
-            return None
-        specs = {}
-        for name, (place, entry) in node.entries.items():
-            at = f"{key}.{shown(name)}"
-            try:
-                agent_name(name)
-            except InvalidName as error:
-                report.add(place, at, error.message, error.hint)
-            if name == ECHO_NAME:
-                report.add(place, at, "`echo` is there without an entry", "use another name")
-            spec = _read_agent(entry, name, at, report)
-            if spec is not None:
-                specs[name] = spec
-        return specs
-
-    def schema(self) -> dict[str, Any]:
-        """Return the object whose values are entries."""
-        return {"type": "object", "additionalProperties": object_schema(AGENT_KEYS)}
+# --- the table --------------------------------------------------------------------------------
 
 
 WORKSPACE_KEYS = (
@@ -310,8 +184,7 @@ def check_cost(
     """Report a limit of money over an agent that never says what a turn cost."""
     if limit is None or limit.usd is None or agent is None:
         return
-    spec = ECHO if agent == ECHO_NAME else settings.agents.get(agent)
-    if not tells_cost(spec):
+    if not tells_cost(settings.spec_of(agent)):
         report.add(
             values.nodes[key],
             f"{key}.usd_per_day",
@@ -330,15 +203,10 @@ def check_agent(name: str, settings: WorkspaceSettings, node: Node, report: Repo
     """Report an agent that nothing defines."""
     if settings.knows_agent(name):
         return
-    if name in PRESETS:
-        message = "presets are not built yet in this version"
-        cure = f"add an entry for it under `agents:` in {FILE_NAME}"
-    else:
-        message = "no agent is called that"
-        cure = near(name, [*settings.agents, ECHO_NAME]) or (
-            f"add an entry for it under `agents:` in {FILE_NAME}, or use {ECHO_NAME}"
-        )
-    report.refuse(node, "agent", message, cure)
+    cure = near(name, settings.agent_names) or (
+        f"add an entry for it under `agents:` in {FILE_NAME}, or use {ECHO_NAME}"
+    )
+    report.refuse(node, "agent", "no agent is called that", cure)
 
 
 def _is_only_comments(document: reader.Document) -> bool:
@@ -371,154 +239,9 @@ def _targets(values: Values, key: str, root: str, report: Report) -> tuple[Targe
     return targets_of(values.by_key[key], key, values.nodes[key], root, report) or ()
 
 
-def _read_agent(node: Node, name: str, at: str, report: Report) -> AgentSpec | None:
-    if isinstance(node, Unusable):
-        return None
-    if not isinstance(node, Mapping):
-        report.refuse(node, at, "expected keys like `command: [program, word]`")
-        return None
-    before = len(report.problems)
-    values = read_table(node, AGENT_KEYS, report, prefix=f"{at}.")
-    ways = [way for way in _WAYS if way in values.nodes]
-    if not ways and not _is_misspelt(report, before):
-        report.add(node, at, f"{at} has no command", "give it `command:` or `python:`")
-    elif len(ways) > 1:
-        place = values.nodes[ways[1]]
-        report.add(place, f"{at}.{ways[1]}", f"{at} has {' and '.join(ways)}", "keep one of them")
-    elif ways == ["python"]:
-        _check_function(values, at, report)
-    elif ways == ["command"] and len(report.problems) == before:
-        _Placeholders(values, at, report).check()
-    return _spec(name, values) if len(report.problems) == before else None
-
-
-def _is_misspelt(report: Report, before: int) -> bool:
-    """Return whether a problem already says which key was to be `command` or `python`."""
-    cures = [problem.cure or "" for problem in report.problems[before:]]
-    return any(f"'{way}'" in cure for cure in cures for way in _WAYS)
-
-
-def _check_function(values: Values, at: str, report: Report) -> None:
-    for key in _OF_COMMANDS:
-        if key in values.nodes:
-            message = f"`{key}` has no meaning beside `python`"
-            report.add(values.nodes[key], f"{at}.{key}", message, "remove the key")
-
-
-def _spec(name: str, values: Values) -> AgentSpec:
-    given = values.by_key
-    busy = given.get("busy", {})
-    plain = {
-        key: given[key]
-        for key in ("command", "first", "interactive", "python", "read", "stop", "model")
-        if key in given
-    }
-    return AgentSpec(
-        name=name,
-        kind=AgentKind.PYTHON if "python" in given else AgentKind.COMMAND,
-        prompt_by=PromptBy(given.get("prompt_by", PromptBy.STDIN)),
-        output=OutputFormat(given.get("output", OutputFormat.TEXT)),
-        busy_exit=busy.get("exit", (75,)),
-        busy_stderr=busy.get("stderr", ()),
-        env=tuple(given.get("env", {}).items()),
-        **plain,
-    )
-
-
-# --- placeholders -----------------------------------------------------------------------------
-
-# Braces around a word; `{"a": 1}` in a command is what it looks like, JSON.
-_PLACEHOLDER = r"\{([A-Za-z_][A-Za-z0-9_]*)\}"
-
-
-class _Placeholders:
-    """Checks that each placeholder is known, and can be filled in when its command runs."""
-
-    def __init__(self, values: Values, at: str, report: Report) -> None:
-        self.values = values
-        self.at = at
-        self.report = report
-        self.used = {
-            key: [name for word in values.get(key, ()) for name in re.findall(_PLACEHOLDER, word)]
-            for key in ("command", "first", "interactive", "model")
-        }
-
-    def check(self) -> None:
-        for key, names in self.used.items():
-            for name in names:
-                if name not in PLACEHOLDERS:
-                    self._refuse(
-                        key,
-                        f"no placeholder is called {{{name}}}",
-                        near(name, sorted(PLACEHOLDERS)) or f"known are {_known()}",
-                    )
-        self._check_prompt()
-        self._check_native_session()
-        if "read" in self.values.by_key and self.values.get("output", "text") == "text":
-            self._refuse("read", "`read` needs structured output", "add `output: json` or jsonl")
-
-    def _check_prompt(self) -> None:
-        as_argument = self.values.get("prompt_by", "stdin") == PromptBy.ARGUMENT
-        for key in ("command", "first", "interactive", "model"):
-            words = self.values.get(key)
-            if words is None:
-                continue
-            uses = "prompt" in self.used[key]
-            if key in {"interactive", "model"}:
-                if uses:
-                    self._refuse(key, "there is no {prompt} here", "remove the word")
-            elif uses and not as_argument:
-                self._refuse(
-                    key, "{prompt} is here and the prompt goes to stdin", "prompt_by: argument"
-                )
-            elif as_argument and words.count("{prompt}") != 1:
-                self._refuse(
-                    key,
-                    "with `prompt_by: argument` the prompt stands in a word of its own, once",
-                    'add "{prompt}" as a word',
-                )
-
-    def _check_native_session(self) -> None:
-        """See that the program's own id is known by the time a command needs it.
-
-        It is known from the second turn of an epoch on, and only if the first turn was given an
-        id of ours or its output says which id the program chose.
-        """
-        if "native_session" in self.used["first"]:
-            self._refuse(
-                "first",
-                "{native_session} is not known before the first turn",
-                "use {session_uuid}, or leave the choice to the program",
-            )
-        needs = [key for key in ("command", "interactive") if "native_session" in self.used[key]]
-        if not needs:
-            return
-        learns = "native_session" in self.values.get("read", {})
-        if "command" in needs and "first" not in self.values.by_key:
-            self._refuse(
-                "command",
-                "{native_session} is not known in the first turn",
-                "add `first:` with the words for that turn",
-            )
-        elif not learns and "session_uuid" not in (self.used["first"] or self.used["command"]):
-            self._refuse(
-                needs[0],
-                "nothing says what {native_session} is",
-                "use {session_uuid} in `first`, or name its place under `read: {native_session:}`",
-            )
-
-    def _refuse(self, key: str, message: str, cure: str | None = None) -> None:
-        self.report.add(
-            self.values.nodes[key], f"{self.at}.{key}", f"{self.at}.{key}: {message}", cure
-        )
-
-
-def _known() -> str:
-    return ", ".join(f"{{{name}}}" for name in sorted(PLACEHOLDERS))
-
-
 __all__ = [
     "AGENT_KEYS",
+    "ECHO_NAME",
     "FILE_NAME",
     "WORKSPACE_KEYS",
     "Retention",

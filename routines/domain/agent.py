@@ -29,14 +29,35 @@ class OutputFormat(StrEnum):
     JSONL = "jsonl"
 
 
+class Unfinished(StrEnum):
+    """What follows a first turn that was launched and never finished."""
+
+    RESUME = "resume"
+    NEW_EPOCH = "new-epoch"
+
+
 # The only placeholders that a command's words may hold.
-PLACEHOLDERS = frozenset(["session", "session_uuid", "native_session", "prompt", "turn", "model"])
-# What `read:` may name: dotted paths into the JSON that the program printed.
+PLACEHOLDERS = frozenset(
+    [
+        "session",
+        "session_uuid",
+        "session_file",
+        "native_session",
+        "prompt",
+        "turn",
+        "model",
+        "options",
+    ]
+)
+# Stands for any number of words, and so is a word of its own.
+OPTIONS = "{options}"
+# What `read:` may name: places in the JSON that the program printed, `domain.output_path`.
 READ_KEYS = frozenset(
     [
         "reply",
         "native_session",
         "failed",
+        "error",
         "denied",
         "cost",
         "cost_total",
@@ -44,7 +65,39 @@ READ_KEYS = frozenset(
         "tokens_total",
     ]
 )
+# What `read_stderr:` may name: what follows a text on the last such line of stderr.
+READ_STDERR_KEYS = frozenset(["native_session", "tokens", "cost"])
+# Programs that are known, in the order in which `init` offers them.
+PRESETS = ("claude-code", "codex", "gemini", "qwen", "opencode", "pi", "llm")
 STOP_SIGNALS = frozenset(["INT", "TERM", "HUP", "QUIT", "KILL"])
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """How a program says one particular thing; each is exact, and one is enough.
+
+    Attributes:
+        exit: Exit codes that mean it.
+        stderr: Texts on stderr that mean it, beside an exit code that is not 0.
+        error: Texts that mean it in a failure that the output declares.
+    """
+
+    exit: tuple[int, ...] = ()
+    stderr: tuple[str, ...] = ()
+    error: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form in which they are handed on."""
+        return {"exit": list(self.exit), "stderr": list(self.stderr), "error": list(self.error)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Signs":
+        """Return the signs that `to_json` wrote."""
+        return cls(tuple(data["exit"]), tuple(data["stderr"]), tuple(data["error"]))
+
+
+# 75 is EX_TEMPFAIL of sysexits.h: try again later.
+USUALLY_BUSY = Signs(exit=(75,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +107,24 @@ class AgentSpec:
     Attributes:
         name: As routines name it.
         kind: Which of the ways below applies.
+        preset: The preset that it is made of, or None.
         command: Words of the command, no shell; placeholders in braces are filled in.
         first: Words for the first turn of an epoch; None if it is as the others.
         interactive: Words that open the agent's own program on the conversation, or None.
+        version: Words that print the program's version, or None.
+        args: Words added to every turn's command, before the routine's own.
         python: `module:function`, for kind python.
         prompt_by: stdin, or an argument (then `{prompt}` is a word of its own).
         output: How stdout is read.
-        read: Dotted paths into that output, by `READ_KEYS`.
-        busy_exit: Exit codes that mean: the session is in use, nothing was done.
-        busy_stderr: Exact texts on stderr that mean the same, beside a non-zero exit.
+        read: Where in that output something stands, by `READ_KEYS`.
+        read_stderr: What stands before it on a line of stderr, by `READ_STDERR_KEYS`.
+        totals_from: The version from which `cost_total` and `tokens_total` are running totals of
+            the conversation; before, they are of the turn alone. None: always running totals.
+        busy: The session is in use, nothing was done.
+        not_started: Nothing was done, and that may heal.
+        lost: The conversation is gone, nothing was done.
+        unfinished: What follows a first turn that was launched and never finished.
+        continuations: Whether another id that comes back is the same conversation, continued.
         stop: Signals to the whole tree, 10 s apart, that end a turn.
         env: Added to the turn's environment.
         model: Words added when a model is set, `{model}` filled in.
@@ -70,58 +132,76 @@ class AgentSpec:
 
     name: str
     kind: AgentKind
+    preset: str | None = None
     command: tuple[str, ...] = ()
     first: tuple[str, ...] | None = None
     interactive: tuple[str, ...] | None = None
+    version: tuple[str, ...] | None = None
+    args: tuple[str, ...] = ()
     python: str | None = None
     prompt_by: PromptBy = PromptBy.STDIN
     output: OutputFormat = OutputFormat.TEXT
     read: Mapping[str, str] = field(default_factory=dict)
-    busy_exit: tuple[int, ...] = (75,)
-    busy_stderr: tuple[str, ...] = ()
+    read_stderr: Mapping[str, str] = field(default_factory=dict)
+    totals_from: str | None = None
+    busy: Signs = USUALLY_BUSY
+    not_started: Signs = Signs()
+    lost: Signs = Signs()
+    unfinished: Unfinished = Unfinished.NEW_EPOCH
+    continuations: bool = False
     stop: tuple[str, ...] = ("TERM", "KILL")
     env: tuple[tuple[str, str], ...] = ()
     model: tuple[str, ...] = ()
 
+    @property
+    def program(self) -> str | None:
+        """The word that names the program, None if there is none."""
+        return self.command[0] if self.command else None
+
+    @property
+    def tells_cost(self) -> bool:
+        """Whether its output may say what a turn cost."""
+        return bool({*self.read, *self.read_stderr} & {"cost", "cost_total"})
+
     def to_json(self) -> dict[str, Any]:
         """Return the form in which an entry is handed to a turn process."""
-        return {
-            "name": self.name,
-            "kind": self.kind.value,
-            "command": list(self.command),
-            "first": None if self.first is None else list(self.first),
-            "interactive": None if self.interactive is None else list(self.interactive),
-            "python": self.python,
-            "prompt_by": self.prompt_by.value,
-            "output": self.output.value,
-            "read": dict(self.read),
-            "busy_exit": list(self.busy_exit),
-            "busy_stderr": list(self.busy_stderr),
-            "stop": list(self.stop),
-            "env": [list(pair) for pair in self.env],
-            "model": list(self.model),
-        }
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "AgentSpec":
+    def from_json(cls, data: Mapping[str, Any]) -> "AgentSpec":
         """Return the entry that `to_json` wrote."""
-        first, interactive = data["first"], data["interactive"]
-        return cls(
-            name=data["name"],
-            kind=AgentKind(data["kind"]),
-            command=tuple(data["command"]),
-            first=None if first is None else tuple(first),
-            interactive=None if interactive is None else tuple(interactive),
-            python=data["python"],
-            prompt_by=PromptBy(data["prompt_by"]),
-            output=OutputFormat(data["output"]),
-            read=dict(data["read"]),
-            busy_exit=tuple(data["busy_exit"]),
-            busy_stderr=tuple(data["busy_stderr"]),
-            stop=tuple(data["stop"]),
-            env=tuple((key, value) for key, value in data["env"]),
-            model=tuple(data["model"]),
-        )
+        return cls(**{name: _made(name, value) for name, value in data.items()})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, Signs):
+        return value.to_json()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+_MADE: Mapping[str, Any] = {
+    "kind": AgentKind,
+    "prompt_by": PromptBy,
+    "output": OutputFormat,
+    "unfinished": Unfinished,
+    "busy": Signs.from_json,
+    "not_started": Signs.from_json,
+    "lost": Signs.from_json,
+}
+
+
+def _made(name: str, value: Any) -> Any:
+    if name in _MADE:
+        return _MADE[name](value)
+    if isinstance(value, list):
+        return tuple(tuple(one) if isinstance(one, list) else one for one in value)
+    return value
 
 
 # Needs no entry: answers with the prompt. For rehearsal, examples and the first run.

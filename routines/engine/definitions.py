@@ -255,8 +255,11 @@ class FileDefinitions:
         settings = self._loaded().settings
         name = name or settings.agent
         if name is None:
-            raise UnknownAgent("agent", ["echo", *settings.agents])
-        return _choose(name, settings.agents)
+            raise UnknownAgent("agent", settings.agent_names)
+        spec = settings.spec_of(name)
+        if spec is None:
+            raise UnknownAgent(name, settings.agent_names)
+        return AgentChoice(name, spec)
 
     def work(self, routine: Routine, *, agent: str | None = None) -> Work:
         """Return what a turn of *routine* is to do."""

@@ -100,17 +100,43 @@ def run(steps: TurnSteps, work: Work, clock: SystemClock) -> None:
     if signals.stops:
         # Not started, so it stays owed: the next scheduler takes it up.
         return
+    steps.agent_version = _version(steps, work, base, clock)
     begun = steps.begin(work)
     if begun is None:
         return
     work, turn = begun
     try:
         result = _answer(steps, work, turn, base, clock, _Watch(steps, signals, clock))
+        if result.outcome is None and result.reason is Reason.SESSION_LOST:
+            # It provably did nothing, and would say the same for ever: this very turn goes into
+            # a new conversation, which can't be lost for it has not been had.
+            steps.lose(work, result)
+            begun = steps.begin(work)
+            if begun is None:
+                return
+            work, turn = begun
+            result = _answer(steps, work, turn, base, clock, _Watch(steps, signals, clock))
         result = steps.verify(work, turn, result, base)
     except InvalidFiles as error:
         result = failed(Reason.NOT_FOUND, error.message)
     steps.stop_requested = signals.word
     steps.finish(work, turn, result)
+
+
+def _version(steps: TurnSteps, work: Work, base: dict[str, str], clock: SystemClock) -> str | None:
+    """Return which version of its program the agent is; a turn does not depend on it."""
+    spec = work.agent
+    if spec is None or not spec.version:
+        return None
+    from routines.agents.versions import version_of
+    from routines.store.programs import ProgramStore
+
+    try:
+        env = steps.preview(work, base)
+    except InvalidFiles:
+        # The turn will say so itself.
+        return None
+    return version_of(spec, env=env, cwd=work.cwd, clock=clock, store=ProgramStore(steps.state))
 
 
 def _answer(

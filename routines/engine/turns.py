@@ -18,7 +18,14 @@ from routines.agents.base import Reply, Turn, TurnResult, Usage
 from routines.agents.command import CannotStart, run_program
 from routines.agents.output import Capture, bounded
 from routines.domain.clock import Clock
-from routines.domain.ledger import Known, chooses_id, why_new_epoch
+from routines.domain.ledger import (
+    Known,
+    Totals,
+    chooses_id,
+    resumes_unfinished,
+    this_turn,
+    why_new_epoch,
+)
 from routines.domain.limits import DayLimit, over_limit
 from routines.domain.masking import Masker, declared_secrets
 from routines.domain.names import format_instant, safe_name
@@ -28,6 +35,7 @@ from routines.domain.record import Event, Owner, Record
 from routines.domain.retry import Again, GiveUp, Park, next_try
 from routines.domain.schedule import from_spec
 from routines.domain.targets import Target, TargetKind
+from routines.domain.versions import is_at_least
 from routines.domain.zones import day_of, local_text, zone
 from routines.engine.work import Work
 from routines.errors import InvalidFiles, RoutinesError, StoreError
@@ -35,7 +43,7 @@ from routines.store import files
 from routines.store.claims import Claim, ClaimStore
 from routines.store.control import Cancel, CancelStore, SwitchStore
 from routines.store.cursors import CursorStore
-from routines.store.sessions import Lease, Ledger
+from routines.store.sessions import Lease, Ledger, native_path
 from routines.store.state import State
 
 log = logging.getLogger("routines")
@@ -83,6 +91,8 @@ class TurnSteps:
         self._reread = reread
         self._cancels = CancelStore(state)
         self.cancelled_by: Cancel | None = None
+        # Of the agent's program, once it was asked.
+        self.agent_version: str | None = None
         # Asked while a reply is handed over: a stop must not wait for that.
         self.stop_requested: Callable[[], str | None] = lambda: None
         self._began = clock.awake()
@@ -144,7 +154,7 @@ class TurnSteps:
                 work.only_if,
                 stdin=None,
                 cwd=work.cwd,
-                env=self.environment(work, self._turn(work, self.lease.ledger), base_env),
+                env=self.preview(work, base_env),
                 out=out.feed,
                 err=err.feed,
                 clock=self.clock,
@@ -224,6 +234,7 @@ class TurnSteps:
     def _start(self, work: Work, now: datetime) -> Turn:
         ledger = self._open_ledger(work, now)
         turn = self._turn(work, ledger)
+        anew = turn.first and ledger.epoch > 1
         self._keep(self.folder, "prompt.md", work.prompt)
         self.claim.append(
             Event.STARTED,
@@ -232,9 +243,11 @@ class TurnSteps:
             definition=work.digest,
             session=ledger.session,
             epoch=ledger.epoch,
+            epoch_reason=ledger.epoch_reason if anew else None,
             turn=ledger.turns + 1,
             native_session=turn.native_session,
             agent=work.agent_name,
+            agent_version=self._shown_version(work),
             model=work.model,
             cwd=work.cwd,
             late_s=round(turn.late.total_seconds(), 3),
@@ -242,6 +255,12 @@ class TurnSteps:
             rerun_interrupted=work.rerun_interrupted,
         )
         return turn
+
+    def _shown_version(self, work: Work) -> str | None:
+        program = None if work.agent is None else work.agent.program
+        if self.agent_version is None or program is None:
+            return None
+        return f"{os.path.basename(program)} {self.agent_version}"
 
     def _why_not(self, work: Work, record: Record, now: datetime) -> Verdict | None:
         cancel = self._cancels.pending(record.ref)
@@ -288,6 +307,9 @@ class TurnSteps:
         )
         if reason is not None:
             ledger = ledger.new_epoch(reason, agent=work.agent_name)
+        if self._goes_on_unfinished(work, ledger):
+            native = ledger.uuid(self.state.workspace)
+            ledger = ledger.with_(native_session=native, minted_by="us")
         ledger = ledger.with_(
             agent=work.agent_name,
             claim=self.claim.record.path,
@@ -295,6 +317,15 @@ class TurnSteps:
         )
         self.lease.write(ledger)
         return ledger
+
+    def _goes_on_unfinished(self, work: Work, ledger: Ledger) -> bool:
+        """Return whether this is the second try of a first turn, under the id of the first."""
+        return (
+            ledger.first_turn_begun is not None
+            and ledger.native_session is None
+            and work.agent is not None
+            and resumes_unfinished(work.agent)
+        )
 
     def _turn(self, work: Work, ledger: Ledger) -> Turn:
         record = self.claim.record
@@ -314,6 +345,7 @@ class TurnSteps:
             late=max(now - record.due_at, timedelta(0)) if slotted else timedelta(0),
             missed=int(missed.get("count") or 0) if isinstance(missed, dict) else 0,
             deadline=now + self.left(work),
+            session_file=native_path(self.state, ledger.session, ledger.epoch),
         )
 
     def environment(self, work: Work, turn: Turn, base: Mapping[str, str]) -> dict[str, str]:
@@ -335,6 +367,14 @@ class TurnSteps:
         self.masker = Masker(declared_secrets(made))
         return made
 
+    def preview(self, work: Work, base: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment that the turn would have if it began now.
+
+        Raises:
+            InvalidFiles: `env_file` can't be used.
+        """
+        return self.environment(work, self._turn(work, self.lease.ledger), base)
+
     # Meanwhile ----------------------------------------------------------------------------------
 
     def learn_native_session(self, native_session: str) -> None:
@@ -342,7 +382,9 @@ class TurnSteps:
         ledger = self.lease.ledger
         if ledger.native_session != native_session:
             try:
-                self.lease.write(ledger.with_(native_session=native_session, minted_by="program"))
+                ours = native_session == ledger.uuid(self.state.workspace)
+                minted_by = "us" if ours else "program"
+                self.lease.write(ledger.with_(native_session=native_session, minted_by=minted_by))
             except StoreError as error:
                 # The outcome carries it too; only a kill before that would lose it.
                 log.warning("ledger-not-written", extra={"ref": self.ref, "error": error.message})
@@ -362,6 +404,22 @@ class TurnSteps:
         )
         return cancel
 
+    def lose(self, work: Work, result: TurnResult) -> None:
+        """Begin a new epoch: the program no longer has the conversation, and did nothing.
+
+        Whoever calls this begins the turn again; in the record that is another `started`.
+
+        Raises:
+            StoreError: It could not be written; the turn is not to go on.
+        """
+        self._note_not_started(result)
+        ledger = self.lease.ledger
+        why = f"{work.agent_name} no longer has the conversation: {result.detail}"
+        reason = one_line(self.masker.mask(why), most=SHOWN)
+        log.warning("session-lost", extra={"ref": self.ref, "session": ledger.session})
+        # The stamp stays: it is the same claim's turn.
+        self.lease.write(ledger.new_epoch(reason, agent=work.agent_name))
+
     # After --------------------------------------------------------------------------------------
 
     def settle(self, verdict: Verdict) -> Record:
@@ -376,7 +434,7 @@ class TurnSteps:
         outcome, reason, detail = self._end_of(result)
         if result.outcome is None or result.reason is Reason.NOT_FOUND:
             self._note_not_started(result)
-        spent = self._spent(result)
+        spent = self._spent(work, result)
         left = self._leave_open(work, result, detail, spent)
         if left is not None:
             return left
@@ -410,14 +468,32 @@ class TurnSteps:
             native_session=result.reply.native_session or _own_id(work, turn),
         )
 
-    def _spent(self, result: TurnResult) -> dict[str, Any]:
-        """Return what the occurrence has cost by now, and the totals that its program says."""
-        said = result.reply.usage
-        usage = this_turn(said, self.lease.ledger)
+    def _spent(self, work: Work, result: TurnResult) -> dict[str, Any]:
+        """Return what the occurrence has cost by now, and the totals of its conversation."""
+        usage, totals = self._usage(work, result.reply.usage)
         for key, before in self.claim.record.spent_before.items():
             # An earlier turn of it was put off: what that cost was spent all the same.
             usage[key] = round(usage.get(key, 0) + before, 6)
-        return {"usage": usage, "totals": {} if said is None else said.to_json()}
+        return {"usage": usage, "totals": totals}
+
+    def _usage(self, work: Work, usage: Usage | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what the turn alone cost, and the totals of its conversation."""
+        if usage is None:
+            return {}, {}
+        ledger = self.lease.ledger
+        since = None if work.agent is None else work.agent.totals_from
+        turn, totals = this_turn(
+            alone=Totals(usd=usage.usd, tokens=usage.tokens),
+            reported=Totals(usd=usage.usd_total, tokens=usage.tokens_total),
+            before=Totals(usd=ledger.usd_total, tokens=ledger.tokens_total),
+            running=is_at_least(self.agent_version, since),
+        )
+        said = {"usd": turn.usd, "tokens": turn.tokens}
+        kept = {"usd_total": totals.usd, "tokens_total": totals.tokens}
+        return (
+            {key: value for key, value in said.items() if value is not None},
+            {key: value for key, value in kept.items() if value is not None},
+        )
 
     def _leave_open(
         self, work: Work, result: TurnResult, detail: str, spent: dict[str, Any]
@@ -515,6 +591,8 @@ class TurnSteps:
         return {"delivered": results}
 
     def _end_of(self, result: TurnResult) -> tuple[Outcome, Reason | None, str]:
+        if result.outcome is None and result.reason is Reason.SESSION_LOST:
+            return Outcome.FAILED, Reason.SESSION_LOST, result.detail
         if result.outcome is None:
             busy = result.reason is Reason.BUSY
             if busy and self.claim.occurrence.kind is Kind.WAKE:
@@ -646,19 +724,6 @@ def after_turn(ledger: Ledger, record: Record) -> Ledger:
         native_session=native or ledger.native_session,
         last_at=record.ended_at,
     )
-
-
-def this_turn(usage: Usage | None, ledger: Ledger) -> dict[str, Any]:
-    """Return what the turn alone cost: running totals of the conversation become differences."""
-    if usage is None:
-        return {}
-    usd, tokens = usage.usd, usage.tokens
-    if usd is None and usage.usd_total is not None:
-        usd = round(max(usage.usd_total - (ledger.usd_total or 0.0), 0.0), 6)
-    if tokens is None and usage.tokens_total is not None:
-        tokens = max(usage.tokens_total - (ledger.tokens_total or 0), 0)
-    known = {"usd": usd, "tokens": tokens}
-    return {key: value for key, value in known.items() if value is not None}
 
 
 def _own_id(work: Work, turn: Turn) -> str | None:

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from routines.config.workspace_file import ECHO_NAME, WorkspaceSettings
-from routines.domain.agent import AgentKind, AgentSpec
+from routines.config.workspace_file import WorkspaceSettings
+from routines.domain.agent import AgentKind
 from routines.domain.routine import Routine
 
 
@@ -24,13 +24,6 @@ class AgentFound:
     program: str | None
     problem: str | None
     used_by: tuple[str, ...] = ()
-
-
-def spec_of(settings: WorkspaceSettings, name: str) -> AgentSpec | None:
-    """Return the entry of an agent, or None if there is none."""
-    from routines.domain.agent import ECHO
-
-    return ECHO if name == ECHO_NAME else settings.agents.get(name)
 
 
 def agents_found(
@@ -64,7 +57,7 @@ def _resolve(
 ) -> tuple[str | None, str | None]:
     if not name:
         return None, "no agent is named: write `agent:` in the routine or in routines.yaml"
-    spec = spec_of(settings, name)
+    spec = settings.spec_of(name)
     if spec is None:
         return None, f"no agent is called {name!r}"
     if spec.kind is not AgentKind.COMMAND:

@@ -284,7 +284,7 @@ def session_open(context: Context, session: str) -> int:
     ledger = SessionStore(state).peek(session)
     if ledger is None or ledger.agent is None:
         raise UnknownSession(session, [one.session for one in SessionStore(state).all()])
-    spec = context.workspace.settings.agents.get(ledger.agent)
+    spec = context.workspace.settings.spec_of(ledger.agent)
     if spec is None or spec.interactive is None:
         raise UsageError(
             f"the agent {ledger.agent} has no interactive program",

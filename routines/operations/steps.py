@@ -154,7 +154,9 @@ def _started_text(event: dict[str, Any], record: Record) -> str:
     if version:
         # `claude 2.1.332` names the program itself; `2.1.332` needs the agent's name.
         agent = f"{agent} {version}".strip() if version[0].isdigit() else version
-    return f"{text}, {agent}" if agent else text
+    text = f"{text}, {agent}" if agent else text
+    why = event.get("epoch_reason")
+    return f"{text}, in a new conversation: {why}" if why else text
 
 
 def _end_text(entry: Entry) -> str:

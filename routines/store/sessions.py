@@ -200,6 +200,7 @@ class Lease:
             files.remove(ledger_path(self._state, self.session))
             for epoch in range(1, self.ledger.epoch + 1):
                 files.remove(transcript_path(self._state, self.session, epoch))
+                files.remove(native_path(self._state, self.session, epoch))
             files.remove(lock_path(self._state, self.session))
 
 
@@ -223,6 +224,11 @@ def lock_path(state: State, session: str) -> str:
 def transcript_path(state: State, session: str, epoch: int) -> str:
     """Return the absolute path of the transcript that the echo agent keeps of one epoch."""
     return ledger_path(state, session).removesuffix(".json") + f".{epoch}.jsonl"
+
+
+def native_path(state: State, session: str, epoch: int) -> str:
+    """Return the absolute path at which an agent program may keep one epoch of its own."""
+    return ledger_path(state, session).removesuffix(".json") + f".{epoch}.native"
 
 
 class SessionStore:

@@ -13,7 +13,7 @@ import pytest
 from routines.agents import command, processes
 from routines.agents.base import Usage
 from routines.agents.command import command_words, run_command
-from routines.domain.agent import OutputFormat, PromptBy
+from routines.domain.agent import OutputFormat, PromptBy, Signs
 from routines.domain.outcome import Outcome, Reason
 from tests.agents.stubs import HALF_AN_HOUR, LimitWhen, eventually, make_turn, spec_of
 
@@ -316,7 +316,7 @@ def test_busy_exit_never_started(run):
 
 
 def test_busy_text_on_stderr_counts_only_beside_a_failure(run):
-    busy = {"busy_stderr": ("active writer",)}
+    busy = {"busy": Signs(stderr=("active writer",))}
 
     assert (
         run("sh", "-c", "echo 'an active writer exists' >&2; exit 1", **busy).reason is Reason.BUSY
@@ -329,7 +329,7 @@ def test_busy_text_on_stderr_counts_only_beside_a_failure(run):
     assert run("sh", "-c", "echo 'an active writer' >&2", **busy).outcome is Outcome.COMPLETED
 
 
-@pytest.mark.parametrize("keys", [{}, {"busy_stderr": ("no",)}])
+@pytest.mark.parametrize("keys", [{}, {"busy": Signs(stderr=("no",))}])
 def test_busy_after_output_is_a_failure_that_counts_as_started(run, keys):
     result = run("sh", "-c", "echo working; echo no >&2; exit 75", **keys)
 
@@ -337,8 +337,8 @@ def test_busy_after_output_is_a_failure_that_counts_as_started(run, keys):
 
 
 def test_entry_says_which_exits_are_busy(run):
-    assert run("sh", "-c", "exit 75", busy_exit=(9,)).reason is Reason.EXIT
-    assert run("sh", "-c", "exit 9", busy_exit=(9,)).reason is Reason.BUSY
+    assert run("sh", "-c", "exit 75", busy=Signs(exit=(9,))).reason is Reason.EXIT
+    assert run("sh", "-c", "exit 9", busy=Signs(exit=(9,))).reason is Reason.BUSY
 
 
 # What can't be started --------------------------------------------------------------------------

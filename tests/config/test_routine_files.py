@@ -387,9 +387,10 @@ def test_an_unknown_agent_names_the_near_one(parse):
     assert found.cure == "did you mean 'claude'?"
 
 
-def test_a_preset_is_said_to_be_not_built(parse):
-    found = only(parse("prompt: x\nagent: claude-code\n", settings=SETTINGS))
-    assert "presets are not built yet" in found.message
+def test_a_preset_needs_no_entry(parse):
+    assert parse("prompt: x\nagent: claude-code\n", settings=SETTINGS).problems == ()
+    found = only(parse("prompt: x\nagent: claude-cod\n", settings=SETTINGS))
+    assert found.cure == "did you mean 'claude-code'?"
 
 
 @pytest.mark.parametrize(

@@ -69,17 +69,26 @@ WORKSPACE = {
     "state": (LIST, "expected a path", "~nobody-at-all/x", "no user of that name"),
 }
 AGENT = {
+    "preset": (LIST, "expected claude-code, codex", '""', "expected claude-code, codex"),
     "command": ("claude -p", "expected a list of words", "[]", "at least 1"),
     "python": (LIST, "expected module:function", "module.function", "expected module:function"),
     "http": (LIST, "expected a URL", '""', "expected a URL"),
     "acp": ("claude", "expected a list of words", "[]", "at least 1"),
-    "preset": (LIST, "expected a preset", '""', "expected a preset"),
+    "program": (LIST, "expected a name or path", '""', "expected a name or path"),
+    "args": ("--fast", "expected a list of words", "[[a]]", "expected a word"),
     "first": ("claude", "expected a list of words", "['{sesion}']", "no placeholder is called"),
     "interactive": ("claude", "expected a list of words", "[a, '{prompt}']", "no {prompt} here"),
+    "version": ("claude --version", "expected a list of words", "[]", "at least 1"),
     "prompt_by": (LIST, "expected stdin or argument", "file", "expected stdin or argument"),
     "output": (LIST, "expected text, json or jsonl", "yaml", "expected text, json or jsonl"),
     "read": (LIST, "expected paths", "{replay: x}", "unknown key 'replay'"),
+    "read_stderr": (LIST, "expected texts by what follows", "{reply: x}", "unknown key 'reply'"),
+    "totals_from": (LIST, "expected a version", "new", "expected a version"),
     "busy": (LIST, "expected keys and values", "{exit: [0]}", "from 1 to 255"),
+    "not_started": (LIST, "expected keys and values", "{exit: [x]}", "from 1 to 255"),
+    "lost": (LIST, "expected keys and values", "{out: [x]}", "unknown key 'out'"),
+    "unfinished": (LIST, "expected resume or new-epoch", "redo", "expected resume or new-epoch"),
+    "continuations": (LIST, "expected true or false", "yes", "expected true or false"),
     "stop": ("TERM", "expected a list of signals", "[SIGTERM]", "expected INT, TERM"),
     "env": (LIST, "expected variables", "{ROUTINES_SLOT: x}", "can't be set"),
     "model": ("--model", "expected a list of words", "['{modle}']", "no placeholder is called"),
@@ -281,7 +290,7 @@ def test_what_is_shown_of_a_target_holds_no_secret():
     assert shown == ["slack://", "ping hc-ping.com"]
 
 
-@pytest.mark.parametrize(("key", "value"), [("http", "http://x"), ("acp", "[x]"), ("preset", "pi")])
+@pytest.mark.parametrize(("key", "value"), [("http", "http://x"), ("acp", "[x]")])
 def test_a_way_to_drive_an_agent_that_is_not_built_is_refused(parse_workspace, key, value):
     found = one(parse_workspace(agent_with(key, value))[1], f"agents.claude.{key}")
     assert found.message == f"`agents.claude.{key}` is not built yet in this version"

@@ -63,7 +63,7 @@ def test_every_key_reaches_the_settings(parse_workspace):
     assert claude.interactive == ("claude", "--resume", "{native_session}")
     assert (claude.prompt_by, claude.output) == (PromptBy.STDIN, OutputFormat.JSON)
     assert claude.read["reply"] == "result"
-    assert (claude.busy_exit, claude.busy_stderr) == ((75, 3), ("is in use",))
+    assert (claude.busy.exit, claude.busy.stderr) == ((75, 3), ("is in use",))
     assert claude.stop == ("INT", "TERM", "KILL")
     assert claude.env == (("CLAUDE_CODE_DISABLE_CRON", "1"),)
     assert claude.model == ("--model", "{model}")
@@ -78,12 +78,12 @@ def test_an_agent_that_says_nothing_more_has_the_defaults(parse_workspace):
         PromptBy.STDIN,
         OutputFormat.TEXT,
     )
-    assert (spec.busy_exit, spec.stop) == ((75,), ("TERM", "KILL"))
+    assert (spec.busy.exit, spec.stop) == ((75,), ("TERM", "KILL"))
 
 
 def test_busy_texts_keep_the_usual_busy_exit(parse_workspace):
     settings, _ = parse_workspace(agent("command: [x]\nbusy: {stderr: [locked]}"))
-    assert settings.agents["a"].busy_exit == (75,)
+    assert settings.agents["a"].busy.exit == (75,)
 
 
 def test_a_python_agent_is_read(parse_workspace):

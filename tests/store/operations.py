@@ -22,6 +22,7 @@ from routines.store.claims import Claim, ClaimStore, Draft
 from routines.store.control import CancelStore, SchedulerStore, Switch, SwitchStore
 from routines.store.cursors import CursorStore
 from routines.store.places import PlaceStore, Room
+from routines.store.programs import Answered, Mark, ProgramStore
 from routines.store.retention import Keep, RetentionStore
 from routines.store.sessions import Lease, SessionStore, ledger_path
 from routines.store.state import adopt, open_for_reading, open_for_writing
@@ -1146,5 +1147,28 @@ REST = [
         occurrences=(slot(),),
     ),
 ]
+
+# What can be asked again ------------------------------------------------------------------------
+
+MARK = Mark(path="/usr/bin/agent", size=7, changed=1, inode=2)
+
+
+def _remember_version(state: Any, tell: Tell) -> None:
+    ProgramStore(state).remember(MARK, ("agent", "--version"), "1.2.3", now=NOW)
+
+
+def _version_is_whole(path: str, told: Told) -> None:
+    answered = ProgramStore(_open(path)).read(MARK, ("agent", "--version"), now=NOW)
+    assert answered in (None, Answered("1.2.3")), "half an answer"
+
+
+REST.append(
+    Operation(
+        "remember-a-version",
+        ("programs.ProgramStore.remember",),
+        _remember_version,
+        after=_version_is_whole,
+    )
+)
 
 OPERATIONS = [*CLAIMS, *CURSORS, *SESSIONS, *CONTROL, *REPLIES, *ALERTS, *STATE, *WAKEUPS, *REST]
