@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
     from routines.domain.wakeup import Bounds
     from routines.engine.engine import EngineEvent, Limits
-    from routines.engine.tools import WakeTools
+    from routines.engine.tools import ToolAnswer, WakeTools
     from routines.errors import RoutinesError
     from routines.operations.embedded import Engine
+    from routines.operations.waking import tools
     from routines.version import VERSION as __version__  # noqa: N811 - the name that tools ask for
 
 _HOMES = {
@@ -55,11 +56,13 @@ _HOMES = {
     "Routine": "routines.domain.routine",
     "RoutinesError": "routines.errors",
     "SessionBusy": "routines.agents.base",
+    "ToolAnswer": "routines.engine.tools",
     "Trigger": "routines.domain.outcome",
     "Turn": "routines.agents.base",
     "TurnFailed": "routines.agents.base",
     "Usage": "routines.agents.base",
     "WakeTools": "routines.engine.tools",
+    "tools": "routines.operations.waking",
 }
 
 __all__ = [
@@ -81,6 +84,7 @@ __all__ = [
     "Routine",
     "RoutinesError",
     "SessionBusy",
+    "ToolAnswer",
     "Trigger",
     "Turn",
     "TurnFailed",
@@ -88,6 +92,7 @@ __all__ = [
     "WakeTools",
     "__version__",
     "schedule",
+    "tools",
 ]
 
 

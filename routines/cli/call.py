@@ -51,6 +51,10 @@ class Call:
     @cached_property
     def context(self) -> "Context":
         """The context of its operation, made when it is first needed."""
+        return self.fresh_context()
+
+    def fresh_context(self) -> "Context":
+        """Return a context that has looked at nothing yet, for a command that goes on for long."""
         # Here and not above: `--version` and `--help` need nothing of it.
         from routines.operations.context import Context
 

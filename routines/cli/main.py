@@ -41,6 +41,7 @@ COMMANDS = {
     "wake": "wake",
     "unwake": "unwake",
     "wakeups": "wakeups",
+    "mcp": "mcp",
     "fire": "fire",
     "tick": "tick",
     "prune": "prune",
@@ -53,7 +54,7 @@ Give an agent a prompt on a schedule, in a conversation that lasts.
 Every day    init  new  start  list  run  history  show  logs
 Why, when    explain  next  check  doctor
 Step in      pause  resume  cancel  recover  session
-For agents   wake  unwake  wakeups
+For agents   wake  unwake  wakeups  mcp
 For programs fire  tick
 Upkeep       prune  schema
 

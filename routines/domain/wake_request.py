@@ -1,6 +1,6 @@
 """What an agent may ask for: the guardrails (PROMISES W1), as a function from values to a value."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +17,6 @@ from routines.domain.wake_timing import (
     checked_zone,
     first_of,
     is_given,
-    quoted,
     refused,
 )
 from routines.domain.wake_words import pending_line, period_of
@@ -70,29 +69,6 @@ class AlreadySet:
     """
 
     wakeup: Wakeup
-
-
-def request_from(
-    arguments: Mapping[str, Any], *, session: str | None, by: str, turn: str | None
-) -> WakeRequest:
-    """Return the request that the arguments of a tool call make.
-
-    Raises:
-        WakeupRefused: One of them is no argument of `wake`; the message names the one meant.
-    """
-    known = ("prompt", *(timing.value for timing in Timing), "tz")
-    for name in arguments:
-        if name not in known:
-            meant = "the text goes in prompt" if name in _PROMPTS else f"it has {', '.join(known)}"
-            raise refused(f'wake has no argument "{quoted(name)}": {meant}.')
-    given = dict(arguments)
-    in_ = given.pop("in", None)
-    given.setdefault("prompt", None)
-    return WakeRequest(**given, in_=in_, session=session, by=by, turn=turn)
-
-
-# What models call the text of a message elsewhere.
-_PROMPTS = frozenset(["message", "text", "content", "reminder", "note", "task", "instructions"])
 
 
 def check_request(

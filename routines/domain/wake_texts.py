@@ -7,6 +7,7 @@ Python functions say the same. Times are shown in local time, with zone and UTC.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from keyword import iskeyword
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -23,6 +24,8 @@ LATE_FROM = timedelta(minutes=1)
 _INDENT = 10
 _ONE_PARAM_AT = 48
 _NAME_WIDTH = 8
+# The name of a session beside its wake-up: enough to tell it from the others.
+_OWNER = 60
 
 
 # The tools --------------------------------------------------------------------------------------
@@ -67,6 +70,14 @@ class Tool:
             "additionalProperties": False,
         }
 
+    def docstring(self) -> str:
+        """Return it as the docstring of a Python function, with `in` as `in_`."""
+        head = "\n".join(self.lines)
+        if not self.params:
+            return head
+        words = [f"    {python_name(name)}: {meaning}" for name, meaning in self.params.items()]
+        return "\n".join([head, "", "Args:", *words])
+
     def annotations(self) -> dict[str, Any]:
         """Return what an MCP server says about it besides."""
         return {
@@ -86,6 +97,11 @@ class Tool:
         head = [f"{self.name:<{_INDENT}}{first}", *(f"{'':{_INDENT}}{line}" for line in more)]
         params = [f"  {name:<{_NAME_WIDTH}}{meaning}" for name, meaning in self.params.items()]
         return "\n".join(head + params)
+
+
+def python_name(argument: str) -> str:
+    """Return how Python has to spell an argument: `in` is a word of its own there."""
+    return f"{argument}_" if iskeyword(argument) else argument
 
 
 def tools(*, zone_key: str, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[Tool, Tool, Tool]:
@@ -147,6 +163,14 @@ def instructions(*, who: str, session: str, reply_to: Sequence[str]) -> str:
     return (
         f"You are {one_line(who)}, in the conversation {one_line(session)}."
         f" Your plain reply goes to {recipients(reply_to)}."
+    )
+
+
+def instructions_outside(reply_to: Sequence[str]) -> str:
+    """Return the same for who asks outside of a turn."""
+    return (
+        "You are outside of a turn: a wake-up begins a new conversation, so its prompt must say all"
+        f" that it needs. The reply then goes to {recipients(reply_to)}."
     )
 
 
@@ -272,6 +296,32 @@ def answer_wakeups(pending: Sequence[Wakeup], setting: Setting) -> str:
     )
     in_order = sorted(pending, key=lambda one: (one.next_at, one.id))
     return "\n".join([head, *(_listed(one, setting.now, place) for one in in_order)])
+
+
+def answer_all_wakeups(pending: Sequence[Wakeup], total: int, setting: Setting) -> str:
+    """Return what `wakeups` answers outside of a turn: those of all sessions, next first.
+
+    Args:
+        pending: The first of them.
+        total: How many there are.
+        setting: Where it is asked.
+    """
+    if not total:
+        return "Nothing is pending."
+    place = zone(setting.zone_key)
+    local = setting.now.astimezone(place)
+    head = (
+        f"{total} pending over all conversations; it is"
+        f" {short_day(local)} {local:%H:%M} {offset_text(local)} {setting.zone_key}:"
+    )
+    in_order = sorted(pending, key=lambda one: (one.next_at, one.id))
+    lines = [
+        f"{_listed(one, setting.now, place)}  in {one_line(one.session, most=_OWNER)}"
+        for one in in_order
+    ]
+    left = total - len(pending)
+    more = [f"  ... {left} more: routines wakeups"] if left > 0 else []
+    return "\n".join([head, *lines, *more])
 
 
 def _listed(wakeup: Wakeup, now: datetime, place: ZoneInfo) -> str:

@@ -3,19 +3,27 @@
 They answer at once, never wait for a session, and say everything in their text.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 from routines.domain import wake_texts
 from routines.domain.clock import Clock
+from routines.domain.outcome import one_line
+from routines.domain.wake_calls import arguments_of
 from routines.domain.wake_request import AlreadySet, WakeRequest
 from routines.domain.wakeup import Bounds, Wakeup
-from routines.errors import UnknownWakeup
+from routines.errors import RoutinesError, UnknownWakeup, WakeupRefused
 from routines.store.claims import ClaimStore
 from routines.store.control import CancelStore
 from routines.store.state import State
 from routines.store.wakeups import Unwoken, WakeupStore
+
+log = logging.getLogger("routines")
+
+# Outside of a turn `wakeups` shows those of all sessions: as many as a model reads.
+_MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +33,15 @@ class ToolAnswer:
     Attributes:
         text: For the model, whole.
         data: The same as plain JSON types.
+        refused: Whether it did not do what was asked; the text says why, and what to ask instead.
     """
 
     text: str
     data: dict[str, Any]
+    refused: bool = False
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class WakeTools:
@@ -73,10 +86,115 @@ class WakeTools:
         self._in_turn = in_turn
         self._wakeups = WakeupStore(state)
 
+    # For programs that call tools ---------------------------------------------------------------
+
+    @property
+    def offered(self) -> tuple[wake_texts.Tool, ...]:
+        """What a model is told of the tools: names, descriptions, arguments."""
+        return wake_texts.tools(zone_key=self._zone, bounds=self._bounds)
+
     @property
     def functions(self) -> tuple[Callable[..., str], ...]:
-        """`wake`, `unwake` and `wakeups` as functions that take and return text."""
-        return (self.wake, self.unwake, self.wakeups)
+        """`wake`, `unwake` and `wakeups` as functions, for frameworks that read a signature.
+
+        They take texts and return text. What is refused is returned too, and never raised: it is
+        for the model, which can ask again.
+        """
+
+        def wake(
+            prompt: str,
+            in_: str = "",
+            at: str = "",
+            every: str = "",
+            cron: str = "",
+            tz: str = "",
+        ) -> str:
+            asked = {"prompt": prompt, "in": in_, "at": at, "every": every, "cron": cron, "tz": tz}
+            return self.call("wake", asked).text
+
+        def unwake(id: str) -> str:  # noqa: A002 - it is what the argument is called
+            return self.call("unwake", {"id": id}).text
+
+        def wakeups() -> str:
+            return self.call("wakeups").text
+
+        made = (wake, unwake, wakeups)
+        for tool, function in zip(self.offered, made, strict=True):
+            function.__doc__ = tool.docstring()
+            function.__qualname__ = tool.name
+        return made
+
+    def openai(self, *, responses: bool = False) -> list[dict[str, Any]]:
+        """Return the tools as the `tools` of a request to OpenAI's API, or one that speaks it.
+
+        Args:
+            responses: For the Responses API; by default for Chat Completions.
+        """
+        flat = [
+            {"name": one.name, "description": one.description, "parameters": one.schema()}
+            for one in self.offered
+        ]
+        if responses:
+            return [{"type": "function", **one} for one in flat]
+        return [{"type": "function", "function": one} for one in flat]
+
+    def anthropic(self) -> list[dict[str, Any]]:
+        """Return the tools as the `tools` of a request to Anthropic's Messages API."""
+        return [
+            {"name": one.name, "description": one.description, "input_schema": one.schema()}
+            for one in self.offered
+        ]
+
+    def call(self, name: str, arguments: object = None) -> ToolAnswer:
+        """Do what a model asked for, and answer it.
+
+        Nothing is raised, whatever the model wrote: a refusal is an answer with `refused` set.
+
+        Args:
+            name: The tool that was called.
+            arguments: A mapping, or JSON text of one.
+        """
+        try:
+            return self._call(name, arguments)
+        except RoutinesError as error:
+            return refused(error)
+        except Exception as error:
+            # A loop of turns must not end for one call; whoever reads the log finds out why.
+            log.exception("tool-failed", extra={"tool": one_line(str(name), most=60)})
+            kind = type(error).__name__
+            return ToolAnswer(
+                f"Failed: {kind}. Whether anything was changed can't be told: wakeups() says.",
+                {"refused": True, "code": "bug", "message": kind, "hint": None},
+                refused=True,
+            )
+
+    def _call(self, name: str, arguments: object) -> ToolAnswer:
+        tool = next((one for one in self.offered if one.name == name), None)
+        if tool is None:
+            known = ", ".join(one.name for one in self.offered)
+            shown = one_line(name, most=60) if isinstance(name, str) else type(name).__name__
+            raise WakeupRefused(
+                f'there is no tool "{shown}": there are {known}. Nothing was changed.'
+            )
+        given = arguments_of(tool, arguments)
+        match tool.name:
+            case "wake":
+                asked: dict[str, Any] = {"prompt": None, **given}
+                if "in" in asked:
+                    asked["in_"] = asked.pop("in")
+                return self.ask(**asked)
+            case "unwake":
+                wakeup_id = str(given.get("id", "")).strip()
+                if not wakeup_id:
+                    raise WakeupRefused(
+                        "id is missing: which wake-up? Nothing was changed.",
+                        hint="wakeups() shows what is pending",
+                    )
+                return self.cancel(wakeup_id)
+            case _:
+                return self.listing()
+
+    # One by one ---------------------------------------------------------------------------------
 
     def wake(
         self,
@@ -172,11 +290,19 @@ class WakeTools:
 
     def wakeups(self) -> str:
         """Return your pending wake-ups: id, when, start of prompt."""
+        return self.listing().text
+
+    def listing(self) -> ToolAnswer:
+        """Answer `wakeups` with text and data; outside of a turn those of all sessions."""
         session = self._session
-        if session is None:
-            return wake_texts.answer_wakeups([], self._setting(""))
-        pending = self._wakeups.pending(session)
-        return wake_texts.answer_wakeups(pending, self._setting(session))
+        if session is not None:
+            mine = self._wakeups.pending(session)
+            text = wake_texts.answer_wakeups(mine, self._setting(session))
+            return ToolAnswer(text, _listed(mine, len(mine)))
+        total, _sessions = self._wakeups.count()
+        some = self._wakeups.pending_all(_MOST_SHOWN)
+        text = wake_texts.answer_all_wakeups(some, total, self._setting(""))
+        return ToolAnswer(text, _listed(some, total))
 
     def pending(self) -> list[Wakeup]:
         """Return what is pending in the session."""
@@ -192,3 +318,13 @@ class WakeTools:
             here=self._session is not None,
             no_scheduler=self._no_scheduler(),
         )
+
+
+def refused(error: RoutinesError) -> ToolAnswer:
+    """Return the answer of a tool that says no."""
+    said = {"code": error.code, "message": error.message, "hint": error.hint}
+    return ToolAnswer(wake_texts.refusal(error), {"refused": True, **said}, refused=True)
+
+
+def _listed(pending: Sequence[Wakeup], total: int) -> dict[str, Any]:
+    return {"count": total, "wakeups": [one.to_json() for one in pending]}

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from routines.domain.wake_request import AlreadySet, WakeRequest, check_request, request_from
+from routines.domain.wake_request import AlreadySet, WakeRequest, check_request
 from routines.domain.wake_timing import read_span
 from routines.domain.wakeup import Bounds, Timing, Wakeup, is_id, new_id
 from routines.domain.zones import day_of, zone
@@ -322,19 +322,6 @@ def test_bounds_are_those_of_the_engine():
     assert (
         refused(cron="* * * * *", prompt="a", bounds=bounds).hint == 'Ask again with every="45m".'
     )
-
-
-@pytest.mark.parametrize("name", ["message", "text", "when", "delay", "in_"])
-def test_an_unknown_argument_is_refused_and_the_right_one_named(name):
-    with pytest.raises(WakeupRefused) as caught:
-        request_from({name: "x", "in": "10m"}, session="s", by="me", turn=None)
-    assert "prompt" in caught.value.message
-    assert "Nothing was scheduled." in caught.value.message
-
-
-def test_the_arguments_of_a_call_make_a_request():
-    found = request_from({"prompt": "look", "in": "10m"}, session="s", by="me", turn="t")
-    assert found == WakeRequest(prompt="look", in_="10m", session="s", by="me", turn="t")
 
 
 # The cap, and the same again -----------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""The wake tools as an MCP server on stdio: `routines mcp`."""

@@ -1,0 +1,113 @@
+"""The wake tools for whoever calls tools: an MCP server, or a program with a loop of its own."""
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+
+from routines.domain import wake_texts
+from routines.engine.recipients import reply_to
+from routines.engine.tools import ToolAnswer, WakeTools, refused
+from routines.errors import RoutinesError
+from routines.operations.context import Context
+from routines.operations.stepping_in import session_of, wake_tools
+
+
+def tools(
+    session: str | None = None,
+    *,
+    root: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> WakeTools:
+    """Return `wake`, `unwake` and `wakeups` for a program that runs no engine.
+
+    What they set is fired by the scheduler of the workspace, which is found as the command finds
+    it: *root*, else `$ROUTINES_ROOT`, else the nearest one upwards, else the user's own.
+
+    Args:
+        session: Whose wake-ups: `named:NAME` is yours to choose, the name of a routine stands
+            for its own conversation. By default that of the turn that this process runs in;
+            outside of a turn each wake-up then gets a conversation of its own.
+        root: The workspace.
+        environ: The environment; that of this process by default.
+
+    Raises:
+        WorkspaceNotFound: There is none.
+        UnknownSession: It has a name that no session can have.
+    """
+    context = Context(explicit_root=root, environ=environ)
+    return wake_tools(context, session=None if session is None else session_of(context, session))
+
+
+class ToolDesk:
+    """Answers calls of the wake tools as long as a process lives, each from the files as they are.
+
+    Args:
+        make_context: Makes a context: the files may have changed since the last call.
+        session: What `--session` said, or None.
+    """
+
+    def __init__(self, make_context: Callable[[], Context], *, session: str | None = None) -> None:
+        self._make_context = make_context
+        self._session = session
+
+    def offered(self) -> tuple[wake_texts.Tool, ...]:
+        """Return the tools as the workspace offers them."""
+        try:
+            # Not by `_tools`: being asked what there is makes no state folder.
+            return wake_texts.tools(zone_key=self._make_context().workspace.settings.tz)
+        except RoutinesError:
+            # They are offered all the same: a call says what is wrong, to one who can tell it on.
+            return wake_texts.tools(zone_key="UTC")
+
+    def call(self, name: str, arguments: object) -> ToolAnswer:
+        """Do what was asked for and answer it; nothing is raised."""
+        try:
+            found = self._tools(self._make_context())
+        except RoutinesError as error:
+            return refused(error)
+        return found.call(name, arguments)
+
+    def instructions(self) -> str:
+        """Return one line: who asks here, in which conversation, and where its plain reply goes.
+
+        Outside of a turn, what a wake-up is there; without a workspace, what is wrong.
+        """
+        try:
+            context = self._make_context()
+            session = self._session_of(context) or context.environ.get("ROUTINES_SESSION")
+            routines, deliver = context.workspace.routines, context.workspace.settings.deliver
+        except RoutinesError as error:
+            return wake_texts.refusal(error)
+        if session is None:
+            return wake_texts.instructions_outside(reply_to("", routines, deliver))
+        who = context.environ.get("ROUTINES_ROUTINE") or session
+        return wake_texts.instructions(
+            who=who, session=session, reply_to=reply_to(session, routines, deliver)
+        )
+
+    def problem(self) -> RoutinesError | None:
+        """Return why no call can succeed, or None."""
+        try:
+            context = self._make_context()
+            self._session_of(context)
+            _ = context.workspace
+        except RoutinesError as error:
+            return error
+        return None
+
+    def _session_of(self, context: Context) -> str | None:
+        return None if self._session is None else session_of(context, self._session)
+
+    def _tools(self, context: Context) -> WakeTools:
+        return wake_tools(context, session=self._session_of(context))
+
+
+def has_mcp() -> bool:
+    """Return whether the extra `mcp` is installed, importing nothing of it."""
+    try:
+        return find_spec("mcp") is not None and find_spec("mcp_types") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+# What answers calls is a surface's to know as well.
+__all__ = ["ToolAnswer", "ToolDesk", "has_mcp", "tools"]
