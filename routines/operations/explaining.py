@@ -26,6 +26,7 @@ from routines.operations.finding import (
 from routines.operations.history import as_entry
 from routines.operations.life import Schedulers, schedulers
 from routines.operations.pending import Due, Held, due_slots, due_words, held_by, open_claims
+from routines.operations.reasons import SENTENCES
 from routines.operations.steps import Step, steps_of
 from routines.store.claims import ClaimStore
 from routines.store.cursors import Cursor, CursorStore, Missed
@@ -64,6 +65,7 @@ class Explanation:
         next: The next slot, or None.
         known: Whether the routine has a file now.
         paused: What holds the routine back now, or None.
+        alive: Whether a scheduler is alive.
         newest: Whether the name alone stands for it: nothing newer is recorded.
     """
 
@@ -79,6 +81,7 @@ class Explanation:
     known: bool = True
     newest: bool = False
     paused: Held | None = None
+    alive: bool = True
 
     @property
     def id(self) -> str:
@@ -125,6 +128,7 @@ def explain(context: Context, routine: str, when: str | None = None) -> Explanat
         found,
         newest=when is None and explainer.is_newest(found),
         paused=held_by(explainer.state, name, now=explainer.now),
+        alive=explainer.alive.alive,
     )
 
 
@@ -289,7 +293,8 @@ class _Explainer:
             at=at,
             tz=self.context.zone_of(self.name).key,
             verdict=Verdict.MISSED,
-            why=_escaped(missed.detail) or _REASONS.get(missed.reason.value, missed.reason.value),
+            why=_escaped(missed.detail) or SENTENCES[missed.reason],
+            instants=(missed.at,),
             entry=entry,
             next=self._next(),
             known=self.routine is not None,
@@ -421,19 +426,6 @@ class _Explainer:
             )
         why = "nothing is recorded of it, though a newer slot is: its file was removed"
         return self._answer(at, Verdict.UNKNOWN, why)
-
-
-_REASONS = {
-    "no-scheduler": "no scheduler was alive",
-    "asleep": "the machine was asleep",
-    "paused": "it was paused",
-    "disabled": "it was disabled",
-    "not-armed": "its file could not be used",
-    "too-late": "it was later than start_within",
-    "over-bound": "more slots were owed than max_catch_up",
-    "busy": "its session was busy until a newer slot was due",
-    "stale": "a newer slot was claimed before it",
-}
 
 
 def _escaped(text: str) -> str:

@@ -376,3 +376,104 @@ def test_a_next_slot_that_will_not_start_is_not_promised(audit, words, foot):
 
     found = json.loads(audit.ask("explain", "nightly-audit", "--json").out)
     assert "@" in found["paused"]["by"]
+
+
+# Every outcome and every reason -------------------------------------------------------------------
+
+EVERY_REASON = [
+    ("completed", None, "completed in 41 s"),
+    ("skipped", "overlap", "skipped: its own earlier turn was still running"),
+    ("skipped", "busy", "skipped: its session was busy for too long"),
+    ("skipped", "gate", "skipped: only_if did not let it through"),
+    ("skipped", "limit", "skipped: the limit of its day was reached"),
+    ("skipped", "edited", "skipped: its file was edited and no longer asks for it"),
+    ("skipped", "refused", "skipped: it was not authorized"),
+    ("missed", "no-scheduler", "missed x2: no scheduler was alive until Sun 29 Nov 16:18."),
+    ("missed", "asleep", "missed x2: the machine was asleep until Sun 29 Nov 16:18."),
+    ("missed", "paused", "missed x2: it was paused until Sun 29 Nov 16:18."),
+    ("missed", "disabled", "missed x2: it was disabled until Sun 29 Nov 16:18."),
+    ("missed", "not-armed", "missed x2: its file could not be used until Sun 29 Nov 16:18."),
+    ("missed", "too-late", "missed x2: it could not start within start_within of its time."),
+    ("missed", "over-bound", "missed x2: more slots were owed than max_catch_up."),
+    ("missed", "busy", "missed x2: its session was busy for too long."),
+    ("missed", "stale", "missed x2: a newer slot had been dealt with before it came."),
+    ("failed", "agent", "failed after 41 s: the agent said that it failed"),
+    ("failed", "exit", "failed after 41 s: the agent ended with an exit code that is not 0"),
+    ("failed", "signal", "failed after 41 s: the agent was ended by a signal"),
+    ("failed", "not-found", "failed after 41 s: the agent's program was not found"),
+    (
+        "failed",
+        "not-started",
+        "failed after 41 s: the agent could not be reached, and nothing was started",
+    ),
+    ("failed", "lane", "failed after 41 s: its whole lane was failed by a program"),
+    ("failed", "verify", "failed after 41 s: verify did not accept what the turn did"),
+    ("failed", "gate", "failed after 41 s: only_if did not let it through"),
+    (
+        "failed",
+        "session-changed",
+        "failed after 41 s: the agent answered from another conversation than was asked",
+    ),
+    ("failed", "session-lost", "failed after 41 s: the agent no longer has the conversation"),
+    (
+        "failed",
+        "bad-output",
+        "failed after 41 s: the agent's output can't be read as its entry says",
+    ),
+    (
+        "failed",
+        "not-durable",
+        "failed after 41 s: its claim could not be brought to the disk, so nothing was started",
+    ),
+    ("interrupted", "stopped", "interrupted after 41 s: the scheduler was stopped while it ran"),
+    ("interrupted", "owner-died", "interrupted after 41 s: the process that ran it died"),
+    (
+        "interrupted",
+        "presumed",
+        "interrupted after 41 s: its host has given no sign of life for 10 min",
+    ),
+    ("interrupted", "owner-unknown", "interrupted after 41 s: its claim can't be read"),
+    ("interrupted", "outcome-unknown", "interrupted after 41 s: nobody can tell how it ended"),
+    ("interrupted", "copied", "interrupted after 41 s: the state folder was copied while it ran"),
+    ("timed-out", "timeout", "timed-out after 41 s: it was ended at its timeout"),
+    ("cancelled", "person", "cancelled after 41 s: a person cancelled it"),
+    ("cancelled", "turn", "cancelled after 41 s: another turn cancelled it"),
+    ("cancelled", "purge", "cancelled after 41 s: its queue was purged"),
+    ("superseded", None, "superseded after 41 s: a newer slot took its place"),
+]
+
+
+def test_the_table_has_every_outcome_with_every_reason():
+    from routines.domain.outcome import REASONS
+
+    known = [(o.value, r and r.value) for o, rs in REASONS.items() for r in rs or [None]]
+    table = [(outcome, reason) for outcome, reason, _ in EVERY_REASON]
+
+    assert sorted(map(str, table)) == sorted(map(str, known))
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["scheduler", "no scheduler"])
+@pytest.mark.parametrize(("outcome", "reason", "says"), EVERY_REASON)
+def test_every_reason_is_a_sentence_whether_a_scheduler_is_alive_or_not(
+    audit, outcome, reason, says, alive
+):
+    if alive:
+        audit.scheduler()
+    if outcome == "missed":
+        audit.gave_up(
+            "nightly-audit", berlin("2026-11-27 03:00"), berlin("2026-11-29 03:00"), reason
+        )
+    elif outcome == "skipped":
+        audit.settled("nightly-audit", berlin("03:00"), outcome, reason)
+    else:
+        audit.done("nightly-audit", berlin("03:00"), outcome, reason)
+
+    assert verdict(audit, "nightly-audit") == says
+    foot = audit.ask("explain", "nightly-audit", width=200).out.splitlines()[-1]
+    when = "in 10 h 42 m" if alive else "once a scheduler is alive: routines start"
+    assert foot == f"Next: Mon 30 Nov 03:00, {when}. Now, by hand: routines run nightly-audit"
+    assert verdict(audit, "nightly-audit", "2026-11-29 03:00") == says
+    if reason is not None:
+        row = audit.ask("history", "nightly-audit", width=120).out
+        assert outcome in row
+        assert reason in row or outcome == "missed" or reason == "timeout", row

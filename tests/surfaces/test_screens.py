@@ -123,6 +123,7 @@ def test_history_of_everything_names_the_routine_and_goes_back_a_day(ws, looks_l
 
 @WIDTHS
 def test_explain_shows_a_failure_step_by_step(ws, looks_like, width):
+    ws.scheduler()
     ws.cron("nightly-audit", "0 3 * * *")
     slot = berlin("03:00")
     ws.done(

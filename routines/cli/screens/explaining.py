@@ -5,8 +5,10 @@ from datetime import datetime
 from routines.cli.escape import escape, line, pad, wrap
 from routines.cli.screens.words import held_words, outcome_cell, why, word
 from routines.cli.times import Times, took, until
+from routines.domain.outcome import Outcome, Reason
 from routines.operations.entries import Entry
 from routines.operations.explaining import Explanation, Verdict
+from routines.operations.reasons import SENTENCES
 from routines.operations.steps import Step
 
 _TEXT_AT = 22
@@ -55,8 +57,15 @@ def _recorded(entry: Entry, times: Times) -> str:
         warned = f" ({', '.join(entry.warnings)})" if entry.warnings else ""
         return f"completed in {took(entry.duration)}{warned}{said}"
     after = "" if entry.duration is None else f" after {took(entry.duration)}"
-    reason = why(entry)
+    reason = why(entry) if entry.detail else _sentence(entry)
     return f"{entry.outcome}{after}" + (f": {reason}" if reason else "")
+
+
+def _sentence(entry: Entry) -> str:
+    """Return the reason of an outcome that has no words of its own."""
+    if entry.outcome == Outcome.SUPERSEDED.value:
+        return "a newer slot took its place"
+    return SENTENCES[Reason(entry.reason)] if entry.reason else ""
 
 
 def _step(step: Step, found: Explanation, times: Times, *, width: int) -> list[str]:
@@ -85,8 +94,10 @@ def _foot(found: Explanation, times: Times) -> list[str]:
             lines.append(f"Next: {at}, but it is paused: routines resume {_whom(found)}")
             lines.append(f"Now, by hand: routines run {name}")
         else:
-            ahead = until(times.now, found.next)
-            lines.append(f"Next: {at}, in {ahead}. Now, by hand: routines run {name}")
+            ahead = f"in {until(times.now, found.next)}"
+            if not found.alive:
+                ahead = "once a scheduler is alive: routines start"
+            lines.append(f"Next: {at}, {ahead}. Now, by hand: routines run {name}")
     elif found.known:
         lines.append(f"Nothing is to come. Now, by hand: routines run {name}")
     else:
