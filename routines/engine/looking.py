@@ -169,6 +169,8 @@ class Looker:
         if passed > _SLEEP and self._alive_since is not None:
             self._sleeps = (*self._sleeps[-99:], (self._last_now, now))
             log.warning("absent", extra={"since": str(self._last_now), "until": str(now)})
+        if slept < -_STEP and self._presence is not None:
+            self._presence.set_back(now, -slept)
         if abs(slept) > _STEP:
             # Every next slot was worked out by a clock that no longer holds.
             self.agenda.rebuild(self._definitions.routines, now)

@@ -6,7 +6,7 @@ import platform
 import uuid
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from routines.domain.clock import Clock
 from routines.domain.record import Owner
@@ -54,6 +54,10 @@ class Presence:
         if known is None or known[0] is not routine:
             known = self._digests[routine.name] = (routine, routine.digest())
         return known[1]
+
+    def set_back(self, now: datetime, by: timedelta) -> None:
+        """Show, with the next beat, that the clock was set back."""
+        self._shown = replace(self._shown, set_back=(*self._shown.set_back[-9:], (now, by)))
 
     def beat(self, now: datetime, sleeps: tuple[tuple[datetime, datetime], ...]) -> None:
         """Give a sign of life, every 15 s."""

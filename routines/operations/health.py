@@ -1,25 +1,27 @@
 """`doctor`: whether everything is well, in one line a subject."""
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from routines.domain.durations import humanize
-from routines.domain.names import day_name
-from routines.domain.zones import local_text
+from routines.domain.names import day_name, format_instant
+from routines.domain.occurrence import Kind
 from routines.errors import RoutinesError, StateCopied, StateMissing, UsageError
 from routines.operations.agents_found import agents_found
 from routines.operations.context import Context
-from routines.operations.life import age, schedulers
-from routines.operations.listing import Listing, list_routines, search_path
+from routines.operations.life import SILENT, age, schedulers
+from routines.operations.listing import Trouble, list_routines, search_path
+from routines.operations.machine_facts import disk_of, zone_data
 from routines.operations.pending import open_claims
 from routines.operations.zone_note import zone_note
 from routines.store import files
 from routines.store.claims import ClaimStore
+from routines.store.control import Scheduler
 from routines.store.sessions import SessionStore
 from routines.store.state import State, open_for_reading
 
@@ -48,19 +50,29 @@ class Finding:
         subject: scheduler, state, clock, ...
         text: What was found.
         hint: What to do about it; empty where there is nothing to do.
+        instants: What stands in the places `{0}`, `{1}`, ... of the text.
+        zone: The zone that these are read in, or None for the workspace's.
     """
 
     level: Level
     subject: str
     text: str
     hint: str = ""
+    instants: tuple[datetime, ...] = ()
+    zone: ZoneInfo | None = None
+
+    def words(self, show: Callable[[datetime], str]) -> str:
+        """Return the text with its instants as *show* writes them."""
+        if not self.instants:
+            return self.text
+        return self.text.format(*(show(at) for at in self.instants))
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `doctor --json` shows it."""
         return {
             "level": self.level.value.lower(),
             "subject": self.subject,
-            "text": self.text,
+            "text": self.words(format_instant),
             "hint": self.hint or None,
         }
 
@@ -149,16 +161,19 @@ def _scheduler(context: Context) -> list[Finding]:
                 Level.FAIL, "scheduler", f"none is alive{since}{why}", "start one: routines start"
             )
         ]
-    return [
-        Finding(
-            Level.OK,
-            "scheduler",
-            f"alive on {_host(one.owner)} (pid {one.owner.get('pid', '?')}),"
-            f" {humanize(age(now, one.started_at))}, {one.version},"
-            f" beat {humanize(age(now, one.beat_at))} ago",
-        )
-        for one in found.live
-    ]
+    return [_one_scheduler(one, now) for one in found.live]
+
+
+def _one_scheduler(one: Scheduler, now: datetime) -> Finding:
+    where = f"on {_host(one.owner)} (pid {one.owner.get('pid', '?')})"
+    silent = age(now, one.beat_at)
+    if silent > SILENT:
+        # Its lock is held, so that nobody takes it for dead; and it does nothing.
+        text = f"{where} lives and gives no sign: no beat for {humanize(silent)}"
+        hint = "stopped (SIGSTOP), or waiting for its disk: end it, or let it go on"
+        return Finding(Level.FAIL, "scheduler", text, hint)
+    text = f"alive {where}, {humanize(age(now, one.started_at))}, {one.version}"
+    return Finding(Level.OK, "scheduler", f"{text}, beat {humanize(silent)} ago")
 
 
 def _host(owner: dict[str, Any]) -> str:
@@ -186,11 +201,13 @@ def _place(context: Context, state: State) -> list[Finding]:
         return [Finding(Level.FAIL, "state", f"{shown} is a copy, or was moved", hint)]
     findings = []
     private = found.st_mode & 0o077 == 0
-    disk = shutil.disk_usage(state.path)
-    full = disk.used / max(disk.used + disk.free, 1)
-    text = f"{shown}: {'private' if private else 'not private'}, disk {full:.0%} full"
-    level = Level.FAIL if full > _LITTLE_SPACE else Level.OK if private else Level.NOTE
+    disk = disk_of(state.path)
+    facts = [disk.kind, "private" if private else "not private", disk.size_text]
+    text = f"{shown}: {', '.join(one for one in facts if one)}, {disk.full * 100:.0f} % full"
+    level = Level.FAIL if disk.full > _LITTLE_SPACE else Level.OK if private else Level.NOTE
     hint = "" if private else f"others can read it: chmod 700 {shown}"
+    if disk.full > _LITTLE_SPACE:
+        hint = "make room: routines prune removes what retention does not keep"
     findings.append(Finding(level, "state", text, hint))
     corrupt = _set_aside(state)
     if corrupt:
@@ -224,11 +241,11 @@ def _clock(context: Context) -> list[Finding]:
         for one in open_claims(context.state_or_none)
         if one.record.claimed_at is not None and one.record.claimed_at > now + _CLOCK_TOLERANCE
     ]
-    text = f"{context.zone.key}, {local_text(now, context.zone)}"
+    place = f"{context.zone.key}, {zone_data(context.zone.key)}"
     later = _dated_ahead(context)
     if later:
         # They are passed over; a slot that comes to be due by then is a duplicate.
-        text += f"; {later[0]} holds claims of the future, made while a clock was wrong"
+        text = f"{place}; {later[0]} holds claims of the future, made while a clock was wrong"
         findings.append(Finding(Level.NOTE, "clock", text, "they don't stand in the way of today"))
     if ahead:
         findings.append(
@@ -239,8 +256,17 @@ def _clock(context: Context) -> list[Finding]:
                 "set the clock, for example by NTP",
             )
         )
-    elif not later:
-        findings.append(Finding(Level.OK, "clock", f"{text}; no claim in the future"))
+    steps = [
+        step for one in schedulers(context.state_or_none, now=now).live for step in one.set_back
+    ]
+    if steps:
+        at, span = max(steps)
+        text = f"{place}; set back by {humanize(span)} {{0}}"
+        hint = "no slot was repeated; let NTP keep it, so that it moves in small steps"
+        findings.append(Finding(Level.NOTE, "clock", text, hint, instants=(at,)))
+    elif not later and not ahead:
+        text = f"{place}; steady; no claim in the future"
+        findings.append(Finding(Level.OK, "clock", text))
     note = zone_note(context)
     if note:
         findings.append(Finding(Level.NOTE, "clock", note))
@@ -297,23 +323,27 @@ def _files(context: Context) -> list[Finding]:
 def _outcomes(context: Context) -> list[Finding]:
     listing = list_routines(context, week=False)
     findings = [
-        Finding(
-            Level.FAIL,
-            "outcomes",
-            f"{row.name}: {row.problem.text}" + _since(context, listing, row.name),
-            f"routines {'recover' if row.problem.kind == 'parked' else 'explain'} {row.name}",
-        )
+        _outcome(context, row.name, row.problem)
         for row in listing.rows
         if row.problem is not None and row.problem.kind in ("failing", "silent", "lost", "parked")
     ]
     return findings or [Finding(Level.OK, "outcomes", "nothing failed in a row")]
 
 
-def _since(context: Context, listing: Listing, name: str) -> str:
-    row = next(row for row in listing.rows if row.name == name)
-    if row.problem is None or row.problem.since is None:
-        return ""
-    return f" since {local_text(row.problem.since, context.zone_of(name))}"
+def _outcome(context: Context, name: str, problem: Trouble) -> Finding:
+    said = _plain(f"{name}: {problem.text}")
+    if problem.kind == "failing":
+        said = said.replace(" in a row", " failed in a row", 1)
+    hint = f"routines {'recover' if problem.kind == 'parked' else 'explain'} {name}"
+    if problem.since is None:
+        return Finding(Level.FAIL, "outcomes", said.format(), hint)
+    zone, instants = context.zone_of(name), (problem.since,)
+    return Finding(Level.FAIL, "outcomes", f"{said} since {{0}}", hint, instants, zone)
+
+
+def _plain(text: str) -> str:
+    """Return *text* so that `str.format` leaves it as it is."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _turns(context: Context) -> list[Finding]:
@@ -328,7 +358,11 @@ def _turns(context: Context) -> list[Finding]:
         return [Finding(Level.FAIL, "turns", text, hint)]
     tail = "none parked" if not parked else f"{parked} parked"
     elsewhere = f"; {unknown} of another host, which can't be seen from here" if unknown else ""
-    text = f"{running} running; none without a live owner; {tail}{elsewhere}"
+    jobs = sum(
+        one.standing == "running" and one.record.occurrence.kind is Kind.JOB for one in opened
+    )
+    of_them = f" ({jobs} job{'' if jobs == 1 else 's'})" if jobs else ""
+    text = f"{running} running{of_them}; none without a live owner; {tail}{elsewhere}"
     return [Finding(Level.NOTE if parked else Level.OK, "turns", text)]
 
 
@@ -383,10 +417,10 @@ def _alerts(context: Context) -> list[Finding]:
     targets += [one for routine in workspace.routines.values() for one in routine.alert]
     where = ", ".join(dict.fromkeys(one.label for one in targets)) or "the log alone"
     last = max((one.recovered_at or one.at for one in told if one.at), default=None)
-    when = (
-        "none sent yet" if last is None else f"last sent {local_text(_minute(last), context.zone)}"
-    )
-    return [Finding(Level.OK, "alerts", f"{where}; {when}")]
+    if last is None:
+        return [Finding(Level.OK, "alerts", f"{where}; none sent yet")]
+    instants = (_minute(last),)
+    return [Finding(Level.OK, "alerts", f"{_plain(where)}; last sent {{0}}", instants=instants)]
 
 
 def _minute(instant: datetime) -> datetime:

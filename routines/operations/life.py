@@ -14,7 +14,7 @@ from routines.store.control import BEAT_EVERY, Scheduler, SchedulerStore
 from routines.store.state import State
 
 # Where locks and processes can't be asked about, four beats without a sign are a death.
-_SILENT = 4 * BEAT_EVERY
+SILENT = 4 * BEAT_EVERY
 # States of a claim that nobody owns: they wait on the disk for whoever finds them due.
 _OWNERLESS = frozenset([Event.BUFFERED.value, Event.RETRY.value, Event.PARKED.value])
 _TAKEN_UP_LATER = frozenset([Event.CLAIM.value, Event.ATTEMPT.value, Event.NOT_STARTED.value])
@@ -80,7 +80,7 @@ def _lives(scheduler: Scheduler, locked: bool | None, now: datetime) -> bool:
     alive = is_alive(scheduler.owner)
     if alive is None or locked is None:
         # Another host, or no way to ask: only the heartbeat speaks.
-        return alive is not False and now - scheduler.beat_at < _SILENT
+        return alive is not False and now - scheduler.beat_at < SILENT
     return False
 
 

@@ -198,7 +198,8 @@ class Scheduler:
         armed: The digest of each armed routine, by name.
         path: Its PATH.
         programs: Agent programs that it found, with versions where known.
-        sleeps: Absences of over 2 min: from, to and why.
+        sleeps: Absences of over 2 min: from and to.
+        set_back: When the clock was set back under it, and by how much.
         ended_at: When it ended, or its last beat; None while it lives.
         why: How it ended.
     """
@@ -212,6 +213,7 @@ class Scheduler:
     path: str = ""
     programs: dict[str, str] = field(default_factory=dict)
     sleeps: tuple[tuple[datetime, datetime], ...] = ()
+    set_back: tuple[tuple[datetime, timedelta], ...] = ()
     ended_at: datetime | None = None
     why: str = ""
 
@@ -229,6 +231,7 @@ class Scheduler:
             "path": self.path,
             "programs": self.programs,
             "sleeps": [[format_instant(a), format_instant(b)] for a, b in self.sleeps],
+            "set_back": [[format_instant(at), by.total_seconds()] for at, by in self.set_back],
         }
 
 
@@ -247,10 +250,13 @@ def _scheduler(found: dict[str, Any] | None) -> Scheduler | None:
             path=str(found["path"]),
             programs=dict(found["programs"]),
             sleeps=tuple((parse_instant(a), parse_instant(b)) for a, b in found["sleeps"]),
+            set_back=tuple(
+                (parse_instant(at), timedelta(seconds=by)) for at, by in found.get("set_back", ())
+            ),
             ended_at=None if ended is None else parse_instant(ended),
             why=str(found["why"]),
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
 
 

@@ -83,7 +83,7 @@ def test_doctor_says_who_is_told_and_when_that_was(ws):
 
     answer = ws.ask("doctor", "--only", "alerts", width=120)
     assert answer.code == 0
-    assert "alerts.md; last sent Fri 27 Nov 2026 03:00 +01:00" in answer.out
+    assert "alerts.md; last sent Fri 27 Nov 03:00" in answer.out
 
 
 def test_doctor_and_check_name_targets_that_nothing_can_reach(ws):

@@ -191,21 +191,6 @@ def test_check_shows_every_problem_with_its_place_and_its_cure(ws, looks_like, w
 
 
 @WIDTHS
-def test_doctor_says_a_line_a_subject_and_fails_by_its_exit_code(ws, looks_like, width):
-    a_working_week(ws)
-    ws.settings("tz: Europe/Berlin\nagent: echo\nagents:\n  codex: {command: [codex, exec]}\n")
-    ws.routine("ci-triage", 'cron: "*/15 * * * *"\nagent: codex\n')
-    ws.session("routine:inbox-triage", turns=77, epoch_turns=77)
-
-    answer = ws.ask(
-        "doctor", "--only", "scheduler,clock,agents,files,outcomes,turns,sessions", width=width
-    )
-
-    looks_like(answer, f"doctor-{width}")
-    assert answer.code == 1
-
-
-@WIDTHS
 def test_sessions_show_whose_conversation_it_is(ws, looks_like, width):
     ws.session(
         "routine:daily-digest",

@@ -25,5 +25,5 @@ def command(call: Call, *, only: str | None, adopt: bool, fork: bool) -> int:
     if call.json:
         call.answer(found.to_json())
     else:
-        call.print(doctor_screen(found, width=call.width))
+        call.print(doctor_screen(found, call.times(None), width=call.width))
     return 1 if found.failed else 0

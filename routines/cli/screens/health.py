@@ -1,24 +1,27 @@
 """`doctor`: a line a subject."""
 
 from routines.cli.escape import line, pad, wrap
+from routines.cli.times import Times
 from routines.operations.health import Finding, Health
 
 _TEXT_AT = 18
 WIDE = 120
 
 
-def doctor_screen(found: Health, *, width: int) -> list[str]:
+def doctor_screen(found: Health, times: Times, *, width: int) -> list[str]:
     """Return the screen."""
-    lines = [text for one in found.findings for text in _finding(one, width=width)]
+    lines = [text for one in found.findings for text in _finding(one, times, width=width)]
     return [*lines, "", _foot(found)]
 
 
-def _finding(one: Finding, *, width: int) -> list[str]:
+def _finding(one: Finding, times: Times, *, width: int) -> list[str]:
+    own = times if one.zone is None else Times(one.zone, times.now)
+    text = line(one.words(own.sentence))
     head = f"{pad(one.level.value, 4)}  {pad(one.subject, 10)}  "
     if width >= WIDE:
         hint = f"; {line(one.hint)}" if one.hint else ""
-        return [head + line(one.text) + hint]
-    rows = [*wrap(line(one.text), width - _TEXT_AT)]
+        return [head + text + hint]
+    rows = [*wrap(text, width - _TEXT_AT)]
     if one.hint:
         rows += wrap(line(one.hint), width - _TEXT_AT)
     return [(head if i == 0 else " " * _TEXT_AT) + row for i, row in enumerate(rows)]
