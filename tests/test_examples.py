@@ -1,13 +1,17 @@
 """Each example does what it says, without a network, in any zone, under any user."""
 
+import contextlib
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -91,6 +95,49 @@ def test_shell_agent_says_in_its_readme_what_it_answers():
 
     for times in (0, 1):
         assert f"# I have been asked {times} times before. Now: What is planned for today?" in text
+
+
+@pytest.fixture
+def http_agent(environment, tmp_path):
+    """The example's folder with its server at work, on a port of the test's own."""
+    folder = tmp_path / "http_agent"
+    shutil.copytree(
+        EXAMPLES / "http_agent", folder, ignore=shutil.ignore_patterns(".routines", "__pycache__")
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = folder / "routines.yaml"
+    settings.write_text(settings.read_text().replace("8765", str(port)))
+    server = subprocess.Popen(
+        [sys.executable, "server.py", "--port", str(port)], cwd=folder, env=environment
+    )
+    try:
+        limit = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            assert server.poll() is None
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+        yield folder, f"http://127.0.0.1:{port}/turn"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_http_agent_remembers_its_conversation_and_takes_one_turn_of_it_once(run, http_agent):
+    folder, url = http_agent
+
+    assert "all right" in run("routines", "check", cwd=folder)
+    for times in (0, 1):
+        said = run("routines", "run", "morning", cwd=folder).strip()
+        assert said == f"I have been asked {times} times before. Now: What is planned for today?"
+        assert said in (folder / "README.md").read_text()
+    post = {"json": {"session": "s", "prompt": "x"}, "headers": {"Idempotency-Key": "k"}}
+    first, again = (httpx.post(url, trust_env=False, **post).json() for _ in range(2))
+    assert first == again
 
 
 def test_embedded_agent_runs_a_turn_and_a_chat_in_one_conversation(run):

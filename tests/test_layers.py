@@ -38,6 +38,7 @@ ONE_HOME = {
     "mcp": {"mcp_server/server.py"},
     "mcp_types": {"mcp_server/server.py"},
     "anyio": {"mcp_server/server.py"},
+    "httpx": {"agents/http_connection.py"},
 }
 WRITERS = {
     "os.open",

@@ -113,8 +113,24 @@ class AgentUnavailable(Exception):
     """Never started: the agent can't be reached now, and that may heal."""
 
 
+class SessionLost(Exception):
+    """Never started: the conversation is gone, and the turn may go into a new one."""
+
+
 class TurnFailed(Exception):
     """Started and failed."""
+
+
+class BadOutput(TurnFailed):
+    """Started, and what came back is not what the entry promises."""
+
+
+class SessionChanged(TurnFailed):
+    """Started, and went into another conversation than the one asked for."""
+
+
+class NotFound(Exception):
+    """There is nothing that could be run: nothing was started, and trying again heals nothing."""
 
 
 class OutcomeUnknown(Exception):

@@ -55,6 +55,22 @@ class Said:
     problem: str | None = None
     truncated: bool = False
 
+    def take(self, event: Any, paths: Mapping[str, OutputPath]) -> None:
+        """Take in what *event* holds at *paths*; the last event that carries a path wins."""
+        for key, path in paths.items():
+            found = path.of(event)
+            # Null carries nothing.
+            if found:
+                self.values[key] = self._added(key, path, found)
+
+    def _added(self, key: str, path: OutputPath, found: list[Any]) -> list[Any]:
+        if not path.sums:
+            return found
+        # One number at a time, so that an endless stream of events fills no memory.
+        number = _usd if key.startswith("cost") else _tokens
+        total = _sum_of(number, [*self.values.get(key, ()), *found])
+        return [] if total is None else [total]
+
     def reply(self) -> str | None:
         """Return the reply, None if the output has none."""
         return _joined(self.values.get("reply", ()))
@@ -188,21 +204,9 @@ class Reader:
             self._take(document)
 
     def _take(self, event: Any) -> None:
-        for key, path in self._paths.items():
-            found = path.of(event)
-            # The last event that carries a path wins; null carries nothing.
-            if found:
-                self._said.values[key] = self._added(key, path, found)
+        self._said.take(event, self._paths)
         if self.first_native_session is None:
             self.first_native_session = self._said.native_session()
-
-    def _added(self, key: str, path: OutputPath, found: list[Any]) -> list[Any]:
-        if not path.sums:
-            return found
-        # One number at a time, so that an endless stream of events fills no memory.
-        number = _usd if key.startswith("cost") else _tokens
-        total = _sum_of(number, [*self._said.values.get(key, ()), *found])
-        return [] if total is None else [total]
 
 
 def parse_json(data: bytes) -> Any:

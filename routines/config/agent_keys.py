@@ -4,6 +4,7 @@ import os
 import re
 from typing import Any
 
+from routines.config.http_entry import HTTP_KEYS, HTTP_SIGNS, address, http_read, http_spec
 from routines.config.kinds import ENVIRONMENT, WORDS, Command
 from routines.config.walker import Key, ListOf, Pairs, Table, Text, Truth, Whole, Word
 from routines.domain.agent import (
@@ -68,6 +69,7 @@ def _signs(what: str, default: str = "") -> Key:
                     ListOf(Text()),
                     "Exact texts that mean it in the failure that the output declares.",
                 ),
+                *HTTP_SIGNS,
             )
         ),
         meaning,
@@ -79,7 +81,7 @@ AGENT_KEYS = (
     Key("preset", Word(PRESETS), "A program that is known; the other keys override it."),
     Key("command", Command(), "Words of the command that answers a turn; no shell."),
     Key("python", Text("module:function", _function), "A Python function that answers a turn."),
-    Key("http", Text("a URL"), "An agent behind HTTP.", later=True),
+    Key("http", Text("an address", address), "Where a turn is posted."),
     Key("acp", Command(), "An agent that speaks ACP.", later=True),
     Key(
         "program",
@@ -91,7 +93,7 @@ AGENT_KEYS = (
     Key("interactive", Command(), "Words that open the program on the conversation."),
     Key("version", Command(), "Words that print the program's version."),
     Key("prompt_by", Word(tuple(PromptBy)), "How the prompt reaches the command.", "stdin"),
-    Key("output", Word(tuple(OutputFormat)), "How stdout is read.", "text"),
+    Key("output", Word(tuple(OutputFormat)), "How the answer is read.", "text"),
     Key(
         "read",
         Pairs(
@@ -147,6 +149,7 @@ AGENT_KEYS = (
     ),
     Key("env", ENVIRONMENT, "Variables added to the turn's environment."),
     Key("model", WORDS, "Words added when a model is set, like [--model, '{model}']."),
+    *HTTP_KEYS,
 )
 # Each says how the agent is driven, so there is one of them.
 WAYS = ("preset", "command", "python", "http", "acp")
@@ -168,6 +171,15 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def spec_of(name: str, values: dict[str, Any]) -> AgentSpec:
     """Return what the values of an entry, or of a preset, make."""
+    if "http" in values:
+        return AgentSpec(
+            name=name,
+            kind=AgentKind.HTTP,
+            http=http_spec(values),
+            output=OutputFormat(values.get("output", OutputFormat.JSON)),
+            read=http_read(values),
+            env=tuple(values.get("env", {}).items()),
+        )
     given = dict(values)
     program = given.pop("program", None)
     if program is not None:

@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from routines.domain.http_agent import HttpSpec
+
 
 class AgentKind(StrEnum):
     """Which key of an entry says how the agent is driven."""
 
     COMMAND = "command"
     PYTHON = "python"
+    HTTP = "http"
     ECHO = "echo"
 
 
@@ -22,11 +25,13 @@ class PromptBy(StrEnum):
 
 
 class OutputFormat(StrEnum):
-    """How a command's stdout is read."""
+    """How a command's stdout, or a server's answer, is read."""
 
     TEXT = "text"
     JSON = "json"
     JSONL = "jsonl"
+    # Server-sent events: for `http` alone.
+    EVENTS = "events"
 
 
 class Unfinished(StrEnum):
@@ -114,6 +119,7 @@ class AgentSpec:
         version: Words that print the program's version, or None.
         args: Words added to every turn's command, before the routine's own.
         python: `module:function`, for kind python.
+        http: Where and how a turn is posted, for kind http.
         prompt_by: stdin, or an argument (then `{prompt}` is a word of its own).
         output: How stdout is read.
         read: Where in that output something stands, by `READ_KEYS`.
@@ -139,6 +145,7 @@ class AgentSpec:
     version: tuple[str, ...] | None = None
     args: tuple[str, ...] = ()
     python: str | None = None
+    http: HttpSpec | None = None
     prompt_by: PromptBy = PromptBy.STDIN
     output: OutputFormat = OutputFormat.TEXT
     read: Mapping[str, str] = field(default_factory=dict)
@@ -176,7 +183,7 @@ class AgentSpec:
 def _plain(value: Any) -> Any:
     if isinstance(value, StrEnum):
         return value.value
-    if isinstance(value, Signs):
+    if isinstance(value, Signs | HttpSpec):
         return value.to_json()
     if isinstance(value, Mapping):
         return dict(value)
@@ -193,6 +200,7 @@ _MADE: Mapping[str, Any] = {
     "busy": Signs.from_json,
     "not_started": Signs.from_json,
     "lost": Signs.from_json,
+    "http": lambda value: None if value is None else HttpSpec.from_json(value),
 }
 
 

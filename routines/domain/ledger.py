@@ -38,12 +38,18 @@ def why_new_epoch(
         return None
     if known.epoch_turns > 0:
         # Where we chose the id it is known all the same.
-        needs_it = any("{native_session}" in word for word in spec.command)
-        return None if chooses_id(spec) or not needs_it else f"{agent} never said its id"
+        return None if chooses_id(spec) or not _needs_own_id(spec) else f"{agent} never said its id"
     # The first turn of this epoch was launched and never finished.
     if resumes_unfinished(spec):
         return None
     return f"the first turn of epoch {known.epoch} did not finish"
+
+
+def _needs_own_id(spec: AgentSpec) -> bool:
+    """Return whether a later turn hands over the id that the program chose."""
+    if spec.http is not None:
+        return spec.http.uses("native_session")
+    return any("{native_session}" in word for word in spec.command)
 
 
 def resumes_unfinished(spec: AgentSpec) -> bool:
@@ -53,13 +59,15 @@ def resumes_unfinished(spec: AgentSpec) -> bool:
 
 def keeps_own_sessions(spec: AgentSpec) -> bool:
     """Return whether the program has conversations of its own that have to be begun and found."""
-    return spec.kind is AgentKind.COMMAND and (
-        spec.first is not None or any("{native_session}" in word for word in spec.command)
-    )
+    if spec.http is not None:
+        return _needs_own_id(spec)
+    return spec.kind is AgentKind.COMMAND and (spec.first is not None or _needs_own_id(spec))
 
 
 def chooses_id(spec: AgentSpec) -> bool:
     """Return whether we choose the id of the conversation, and not the program."""
+    if spec.http is not None:
+        return spec.http.uses("session_uuid")
     return spec.first is not None and any("{session_uuid}" in word for word in spec.first)
 
 

@@ -37,16 +37,24 @@ _FORMS = re.compile(
 )
 
 
+def speaks_of_secret(name: str) -> bool:
+    """Return whether a variable or a header of that name is likely to hold a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
 def declared_secrets(*environments: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of variables whose names speak of a secret, longest first."""
     found = {
         value.strip()
         for environment in environments
         for name, value in environment.items()
-        if _SECRET_NAME.search(name) and len(value.strip()) >= _SHORTEST
+        if speaks_of_secret(name) and len(value.strip()) >= _SHORTEST
     }
-    # The longest first: a secret that contains another must not leave its rest behind.
-    return tuple(sorted(found, key=lambda value: (-len(value), value)))
+    return tuple(sorted(found, key=_order))
+
+
+def _order(value: str) -> tuple[int, str]:
+    return -len(value), value
 
 
 class Masker:
@@ -57,7 +65,9 @@ class Masker:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = [re.escape(secret) for secret in secrets if len(secret) >= _SHORTEST]
+        # The longest first: a secret that contains another must not leave its rest behind.
+        ordered = sorted({secret for secret in secrets if len(secret) >= _SHORTEST}, key=_order)
+        known = [re.escape(secret) for secret in ordered]
         self._known = re.compile("|".join(known)) if known else None
 
     def mask(self, text: str) -> str:

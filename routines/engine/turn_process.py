@@ -166,6 +166,21 @@ def _answer(
                 env=env,
                 stop_requested=stop_requested,
             )
+        case AgentKind.HTTP:
+            from routines.agents.http_agent import run_http
+
+            return run_http(
+                spec,
+                turn,
+                model=work.model,
+                env=env,
+                folder=steps.folder,
+                clock=clock,
+                timeout=steps.left(work),
+                stop_requested=stop_requested,
+                on_native_session=steps.learn_native_session,
+                masker=steps.masker,
+            )
         case AgentKind.ECHO:
             from routines.agents.echo import run_echo
 

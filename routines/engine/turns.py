@@ -18,6 +18,7 @@ from routines.agents.base import Reply, Turn, TurnResult, Usage
 from routines.agents.command import CannotStart, run_program
 from routines.agents.output import Capture, bounded
 from routines.domain.clock import Clock
+from routines.domain.http_agent import header_secrets
 from routines.domain.ledger import (
     Known,
     Totals,
@@ -364,7 +365,9 @@ class TurnSteps:
             env=dict(work.env),
             spec_env=spec_env,
         )
-        self.masker = Masker(declared_secrets(made))
+        http = None if work.agent is None else work.agent.http
+        headers = () if http is None else header_secrets(http, made)
+        self.masker = Masker((*headers, *declared_secrets(made)))
         return made
 
     def preview(self, work: Work, base: Mapping[str, str]) -> dict[str, str]:

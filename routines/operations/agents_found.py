@@ -1,5 +1,6 @@
 """Which programs the agents of a workspace are, as far as that can be told without starting one."""
 
+import importlib.util
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,6 +61,8 @@ def _resolve(
     spec = settings.spec_of(name)
     if spec is None:
         return None, f"no agent is called {name!r}"
+    if spec.http is not None:
+        return spec.http.url, missing_extra("httpx", extra="http")
     if spec.kind is not AgentKind.COMMAND:
         return spec.python or name, None
     program = find_program(spec.command[0], path=path, cwd=cwd or os.curdir)
@@ -67,6 +70,13 @@ def _resolve(
         where = "not there" if "/" in spec.command[0] else f"not on PATH ({path})"
         return None, f"{spec.command[0]}: {where}"
     return program, None
+
+
+def missing_extra(module: str, *, extra: str) -> str | None:
+    """Return what to install for *module*, or None if it is there."""
+    if importlib.util.find_spec(module) is not None:
+        return None
+    return f"{module} is not installed: pip install 'agent-routines[{extra}]'"
 
 
 def find_program(word: str, *, path: str, cwd: str) -> str | None:

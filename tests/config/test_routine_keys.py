@@ -72,7 +72,7 @@ AGENT = {
     "preset": (LIST, "expected claude-code, codex", '""', "expected claude-code, codex"),
     "command": ("claude -p", "expected a list of words", "[]", "at least 1"),
     "python": (LIST, "expected module:function", "module.function", "expected module:function"),
-    "http": (LIST, "expected a URL", '""', "expected a URL"),
+    "http": (LIST, "expected an address", "localhost:8080", "expected an address of http"),
     "acp": ("claude", "expected a list of words", "[]", "at least 1"),
     "program": (LIST, "expected a name or path", '""', "expected a name or path"),
     "args": ("--fast", "expected a list of words", "[[a]]", "expected a word"),
@@ -80,7 +80,7 @@ AGENT = {
     "interactive": ("claude", "expected a list of words", "[a, '{prompt}']", "no {prompt} here"),
     "version": ("claude --version", "expected a list of words", "[]", "at least 1"),
     "prompt_by": (LIST, "expected stdin or argument", "file", "expected stdin or argument"),
-    "output": (LIST, "expected text, json or jsonl", "yaml", "expected text, json or jsonl"),
+    "output": (LIST, "expected text, json, jsonl or", "yaml", "expected text, json, jsonl or"),
     "read": (LIST, "expected paths", "{replay: x}", "unknown key 'replay'"),
     "read_stderr": (LIST, "expected texts by what follows", "{reply: x}", "unknown key 'reply'"),
     "totals_from": (LIST, "expected a version", "new", "expected a version"),
@@ -92,6 +92,10 @@ AGENT = {
     "stop": ("TERM", "expected a list of signals", "[SIGTERM]", "expected INT, TERM"),
     "env": (LIST, "expected variables", "{ROUTINES_SLOT: x}", "can't be set"),
     "model": ("--model", "expected a list of words", "['{modle}']", "no placeholder is called"),
+    "body": (LIST, "expected keys and values", "{a: '{promt}'}", "no placeholder is called"),
+    "headers": (LIST, "expected headers", "{Host: x}", "not yours to set"),
+    "events": (LIST, "expected keys and values", "{name: a..b}", "expected a dotted path"),
+    "waits": (LIST, "expected keys and values", "{connect: 10}", "waits.connect: 10"),
 }
 
 
@@ -103,6 +107,8 @@ def routine_with(key, value):
 
 def agent_with(key, value):
     around = "" if key in {"command", "python", "http", "acp", "preset"} else "    command: [x]\n"
+    if key in {"body", "headers", "events", "waits"}:
+        around = "    http: http://127.0.0.1:8080/\n"
     return f"agents:\n  claude:\n{around}    {key}: {value}\n"
 
 
@@ -290,7 +296,7 @@ def test_what_is_shown_of_a_target_holds_no_secret():
     assert shown == ["slack://", "ping hc-ping.com"]
 
 
-@pytest.mark.parametrize(("key", "value"), [("http", "http://x"), ("acp", "[x]")])
+@pytest.mark.parametrize(("key", "value"), [("acp", "[x]")])
 def test_a_way_to_drive_an_agent_that_is_not_built_is_refused(parse_workspace, key, value):
     found = one(parse_workspace(agent_with(key, value))[1], f"agents.claude.{key}")
     assert found.message == f"`agents.claude.{key}` is not built yet in this version"
