@@ -148,6 +148,10 @@ def command_words(
             Reason.SESSION_LOST,
             f"the id by which {spec.name} knows {turn.session} is not known",
         )
+    named = any("{session_file}" in word for word in chosen)
+    if named and not turn.first and not os.path.exists(turn.session_file):
+        # Most programs would begin another conversation in its place, without a word.
+        raise CannotStart(None, Reason.SESSION_LOST, f"its file is gone: {turn.session_file}")
     values = {
         "session": turn.session,
         "session_uuid": turn.session_uuid,

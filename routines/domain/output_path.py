@@ -5,6 +5,7 @@
     item.text where item.type = agent_message   only in an event that says so
     sum of part.cost where type = step_finish   over all events, not the last one's
     stats.models.*.tokens.total                 of every element or value
+    stop = error                                whether it is that word
 
 The form alone is decided here; what is found goes through the checks of `agents.reading`.
 """
@@ -18,7 +19,8 @@ from routines.errors import InvalidName
 MISSING: Any = object()
 
 _FORM = re.compile(
-    r"(?P<sum>sum of )?(?P<path>[^\s=]+)(?: where (?P<where>[^\s=]+) ?= ?(?P<value>\S+))?"
+    r"(?P<sum>sum of )?(?P<path>[^\s=]+)(?: ?= ?(?P<equals>[^\s=]+))?"
+    r"(?: where (?P<where>[^\s=]+) ?= ?(?P<value>[^\s=]+))?"
 )
 EVERY = "*"
 
@@ -32,12 +34,14 @@ class OutputPath:
         where: What else leads somewhere in the same event, or None.
         value: What has to stand there, as text.
         sums: Whether what several events say is added up; else the last one counts.
+        equals: If not None, it is asked whether that is what stands there, as text.
     """
 
     words: tuple[str, ...]
     where: tuple[str, ...] | None = None
     value: str = ""
     sums: bool = False
+    equals: str | None = None
 
     def of(self, event: Any) -> list[Any]:
         """Return what *event* has there: nothing, one value, or with `*` any number."""
@@ -45,7 +49,8 @@ class OutputPath:
             found = _at(event, self.where)
             if not any(_text(one) == self.value for one in found):
                 return []
-        return [one for one in _at(event, self.words) if one is not None]
+        there = [one for one in _at(event, self.words) if one is not None]
+        return there if self.equals is None else [_text(one) == self.equals for one in there]
 
 
 def parse_path(text: str) -> OutputPath:
@@ -59,7 +64,7 @@ def parse_path(text: str) -> OutputPath:
     where = None if form["where"] is None else tuple(form["where"].split("."))
     if not all(words) or not all(where or ("x",)):
         raise InvalidName("expected a dotted path, like result.text")
-    return OutputPath(words, where, form["value"] or "", form["sum"] is not None)
+    return OutputPath(words, where, form["value"] or "", form["sum"] is not None, form["equals"])
 
 
 def _text(value: Any) -> str | None:

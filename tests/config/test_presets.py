@@ -63,19 +63,21 @@ def test_every_preset_says_what_a_person_needs_from_it(name):
 
 
 @EACH
-def test_the_words_of_a_preset_hold_the_session_and_the_options_before_the_prompt(name):
+def test_the_words_of_a_preset_hold_the_session_and_the_options_before_the_prompt(name, tmp_path):
     spec = preset_spec(name)
-    turn = make_turn(session_file="/state/session.native")
+    file = tmp_path / "session.native"
+    file.touch()
+    turn = make_turn(session_file=str(file))
     first = command_words(spec, turn, args=["--mine"], model="m-1")
     later = command_words(
         spec,
-        make_turn(first=False, native_session="n-1", session_file="/state/session.native"),
+        make_turn(first=False, native_session="n-1", session_file=str(file)),
         args=["--mine"],
     )
 
     at = first.index("--model")
     assert first[at : at + 3] == ["--model", "m-1", "--mine"]
-    assert {"n-1", "/state/session.native"} & set(later)
+    assert {"n-1", str(file)} & set(later)
     assert not [word for word in [*first, *later] if "{" in word]
 
 

@@ -39,6 +39,11 @@ EVENT = {
         ("item.text where type = other", []),
         ("item.text where missing = item", []),
         ("item.text where models.*.total = 4", ["hello"]),
+        # Whether it is that word.
+        ("type = item", [True]),
+        ("item.kind=message where type = item", [True]),
+        ("item.kind = error", [False]),
+        ("missing = error", []),
     ],
 )
 def test_a_path_leads_to_what_is_there(path, found):
@@ -56,7 +61,20 @@ def test_a_sum_is_asked_for():
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "a..b", ".a", "a.", "a b", "a where", "a where b", "sum of", "a where b = "]
+    "text",
+    [
+        "",
+        " ",
+        "a..b",
+        ".a",
+        "a.",
+        "a b",
+        "a where",
+        "a where b",
+        "sum of",
+        "a where b = ",
+        "a = b = c",
+    ],
 )
 def test_what_is_no_path_is_refused(text):
     with pytest.raises(InvalidName):
