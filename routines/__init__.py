@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from routines.domain.record import Record
     from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
     from routines.domain.wakeup import Bounds
+    from routines.engine.authorizing import Decision
     from routines.engine.engine import EngineEvent, Limits
+    from routines.engine.managing import Wakeups
     from routines.engine.tools import ToolAnswer, WakeTools
+    from routines.engine.wake_snapshots import WakeupSnapshot
     from routines.errors import RoutinesError
     from routines.operations.embedded import Engine
     from routines.operations.waking import tools
@@ -63,6 +66,9 @@ _HOMES = {
     "Usage": "routines.agents.base",
     "WakeTools": "routines.engine.tools",
     "tools": "routines.operations.waking",
+    "WakeupSnapshot": "routines.engine.wake_snapshots",
+    "Wakeups": "routines.engine.managing",
+    "Decision": "routines.engine.authorizing",
 }
 
 __all__ = [
@@ -71,6 +77,7 @@ __all__ = [
     "AgentUnavailable",
     "Bounds",
     "CatchUpPolicy",
+    "Decision",
     "EchoAgent",
     "Engine",
     "EngineEvent",
@@ -90,6 +97,8 @@ __all__ = [
     "TurnFailed",
     "Usage",
     "WakeTools",
+    "WakeupSnapshot",
+    "Wakeups",
     "__version__",
     "schedule",
     "tools",

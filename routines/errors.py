@@ -10,6 +10,9 @@
     +-- SessionBusyError       another turn holds the conversation            exit 75
     +-- NoScheduler            nothing is alive that could take it
     +-- WakeupRefused          a guardrail said no; nothing was scheduled
+    +-- WakeupConflict         it is not what the caller took it for; nothing was changed
+    +-- NotAuthorized          the program's own hook said no; nothing was changed
+    +-- AuthorizationUnavailable   that hook gave no answer; nothing was changed
     +-- EngineMisuse           the engine was used after a fork, or while stopped
     +-- ExtraMissing           a library that only this needs is not installed
     +-- AddressUnusable        nothing can listen on an address
@@ -269,6 +272,52 @@ class WakeupRefused(RoutinesError):
     """A guardrail refused a wake-up. Nothing was scheduled."""
 
     code = "wake-refused"
+
+
+class WakeupConflict(RoutinesError):
+    """A wake-up is not what the caller took it for. Nothing was changed.
+
+    Attributes:
+        wakeup_id: Which.
+        revision: Its present revision.
+        present: What it is now, as far as the one who raised it knows.
+    """
+
+    code = "wake-conflict"
+
+    def __init__(self, wakeup_id: str, revision: int, why: str) -> None:
+        self.wakeup_id = wakeup_id
+        self.revision = revision
+        self.present: Any = None
+        super().__init__(
+            f"{wakeup_id} {why}", hint="nothing was changed; read it again, then ask again"
+        )
+
+
+class NotAuthorized(RoutinesError):
+    """The program's own hook refused. Nothing was changed, and nothing is told of what there is."""
+
+    code = "not-authorized"
+
+    def __init__(self, action: str, reason: str = "") -> None:
+        self.action = action
+        super().__init__(
+            f"{action} is not allowed" + (f": {reason}" if reason else ""),
+            hint="the program's authorize hook said no; nothing was changed",
+        )
+
+
+class AuthorizationUnavailable(RoutinesError):
+    """The program's own hook gave no answer. Nothing was changed."""
+
+    code = "authorization-unavailable"
+
+    def __init__(self, action: str, why: str) -> None:
+        self.action = action
+        super().__init__(
+            f"whether {action} is allowed can't be told: {why}",
+            hint="nothing was changed; try again when the program's authorize hook answers",
+        )
 
 
 class EngineMisuse(RoutinesError):

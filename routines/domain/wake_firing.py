@@ -1,12 +1,13 @@
 """What becomes of a wake-up when it falls due (PROMISES W3, W4): values in, values out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from routines.domain import schedule as schedules
-from routines.domain.names import format_instant
+from routines.domain.names import format_instant, parse_instant
 from routines.domain.outcome import Reason
 from routines.domain.wakeup import Bounds, Wakeup
 from routines.domain.zones import as_utc, day_of
@@ -38,6 +39,11 @@ class Passed:
             "to": format_instant(self.last),
             "count": self.count,
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Passed":
+        """Return what `to_json` wrote."""
+        return cls(parse_instant(data["from"]), parse_instant(data["to"]), int(data["count"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,29 @@ class Wait:
     limit: bool = False
 
 
+def passed_over(wakeup: Wakeup, now: datetime) -> Passed | None:
+    """Return the firings of a recurring one that fell due by *now* and are passed over, or None."""
+    if wakeup.schedule is None or wakeup.next_at > now:
+        return None
+    schedule = schedules.from_spec(wakeup.schedule)
+    more = schedules.count_between(schedule, wakeup.next_at, now)
+    last = schedule.newest_at_or_before(now)
+    return Passed(
+        wakeup.next_at, wakeup.next_at if last is None else max(last, wakeup.next_at), 1 + more
+    )
+
+
+def joined(earlier: dict[str, Any] | None, later: Passed | None) -> Passed | None:
+    """Return one range for two that were passed over, the first as a file has it."""
+    try:
+        before = None if earlier is None else Passed.from_json(earlier)
+    except (KeyError, ValueError, TypeError):
+        before = None
+    if before is None or later is None:
+        return before or later
+    return Passed(before.first, later.last, before.count + later.count)
+
+
 def due_instant(wakeup: Wakeup, now: datetime) -> datetime | None:
     """Return the instant that a firing at *now* is for, or None if nothing is due.
 
@@ -120,6 +149,10 @@ def plan_firing(
 
 
 def _passed(wakeup: Wakeup, instant: datetime) -> Passed | None:
+    return joined(wakeup.passed, _before(wakeup, instant))
+
+
+def _before(wakeup: Wakeup, instant: datetime) -> Passed | None:
     if wakeup.schedule is None or wakeup.next_at >= instant:
         return None
     schedule = schedules.from_spec(wakeup.schedule)
@@ -144,13 +177,16 @@ def plan_busy(wakeup: Wakeup, due: Fire, *, now: datetime) -> Skip | Wait:
     return Wait(now + TRY_EVERY)
 
 
-def after_firing(wakeup: Wakeup, instant: datetime, *, fired: bool) -> Wakeup | None:
+def after_firing(
+    wakeup: Wakeup, instant: datetime, *, fired: bool, refused: bool = False
+) -> Wakeup | None:
     """Return what stays pending once the firing for *instant* is claimed; None if nothing does.
 
     Args:
         wakeup: As it was pending.
         instant: What the firing was for.
         fired: Whether a turn follows; a skipped firing is not counted.
+        refused: Whether it was skipped since the program's hook said no.
     """
     if wakeup.schedule is None:
         return None
@@ -158,5 +194,12 @@ def after_firing(wakeup: Wakeup, instant: datetime, *, fired: bool) -> Wakeup | 
     if following is None:
         return None
     return wakeup.with_(
-        next_at=following, firings=wakeup.firings + fired, deferred_since=None, try_at=None
+        next_at=following,
+        firings=wakeup.firings + fired,
+        deferred_since=None,
+        try_at=None,
+        last_at=instant,
+        previous_at=wakeup.last_at,
+        refused_at=instant if refused else wakeup.refused_at,
+        passed=None,
     )

@@ -46,6 +46,10 @@ class WakeRequest:
         by: `user@host`, or the key of the turn that asks.
         turn: The key of the turn that asks, or None.
         can_wait: Whether the asker is in a turn, and may wait within it.
+        anchor: Where `every` is counted from; None for now.
+        key: The id that a program knows it by; None for what an agent or a person asks.
+        fingerprint: What tells its content from another's under the same key.
+        fresh: Whether each firing gets a new conversation.
     """
 
     prompt: Any
@@ -58,6 +62,29 @@ class WakeRequest:
     by: str = ""
     turn: str | None = None
     can_wait: bool = True
+    anchor: datetime | None = None
+    key: str | None = None
+    fingerprint: str | None = None
+    fresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A time that was asked for, read and found to be within the bounds.
+
+    Attributes:
+        timing: How it was given.
+        asked: The words it was given in.
+        schedule: Of a recurring one; None for a one-shot.
+        tz: The zone that it is read in.
+        first: The first instant.
+    """
+
+    timing: Timing
+    asked: str
+    schedule: schedules.Schedule | None
+    tz: str
+    first: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,42 +123,60 @@ def check_request(
         WakeupRefused: A guardrail says no; the message says which, and what to ask instead.
     """
     now = as_utc(now)
-    prompt = _checked_prompt(request.prompt, bounds)
-    timing, asked = _one_timing(request)
-    tz = checked_zone(request.tz, zone_key)
-    place = zone(tz)
-    schedule: schedules.Schedule | None = None
-    if timing is Timing.IN:
-        first = checked_in(asked, now, bounds, can_wait=request.can_wait)
-    elif timing is Timing.AT:
-        first = checked_at(asked, now, bounds, place, can_wait=request.can_wait)
-    else:
-        check = checked_every if timing is Timing.EVERY else checked_cron
-        schedule = check(asked, now, bounds, place)
-        first = first_of(schedule, timing, asked, now, bounds)
+    prompt = checked_prompt(request.prompt, bounds)
+    when = timed(request, now=now, bounds=bounds, zone_key=zone_key)
     wanted = Wakeup(
         id=id,
         session=f"wake:{id}" if request.session is None else request.session,
         prompt=prompt,
-        timing=timing,
-        asked=one_line(asked),
-        schedule=None if schedule is None else schedule.spec(),
-        tz=tz,
-        next_at=first,
-        asked_for=first,
+        timing=when.timing,
+        asked=one_line(when.asked),
+        schedule=None if when.schedule is None else when.schedule.spec(),
+        tz=when.tz,
+        next_at=when.first,
+        asked_for=when.first,
         created_at=now,
         created_by=request.by,
         created_in_turn=request.turn,
+        key=request.key,
+        fingerprint=request.fingerprint,
+        fresh=request.fresh,
     )
     # Before the cap: whoever lost the answer to the twentieth must not be told that it is full.
-    for other in pending:
+    # A program tells its own apart by their keys.
+    for other in pending if request.key is None else ():
         if _is_same(wanted, other):
             return AlreadySet(other)
-    _check_room(pending, bounds, now, zone(zone_key))
-    return _not_today(wanted, now, zone(zone_key)) if fired_today >= bounds.firings else wanted
+    check_room(pending, bounds, now, zone(zone_key))
+    return not_today(wanted, now, zone(zone_key)) if fired_today >= bounds.firings else wanted
 
 
-def _checked_prompt(prompt: Any, bounds: Bounds) -> str:
+def timed(request: WakeRequest, *, now: datetime, bounds: Bounds, zone_key: str) -> Timed:
+    """Return the time that *request* asks for.
+
+    Raises:
+        WakeupRefused: It asks for none or several, can't be read, or is out of bounds.
+    """
+    timing, asked = _one_timing(request)
+    tz = checked_zone(request.tz, zone_key)
+    place = zone(tz)
+    if request.anchor is not None and timing is not Timing.EVERY:
+        raise refused("anchor goes with every alone.")
+    if timing is Timing.IN:
+        first = checked_in(asked, now, bounds, can_wait=request.can_wait)
+        return Timed(timing, asked, None, tz, first)
+    if timing is Timing.AT:
+        first = checked_at(asked, now, bounds, place, can_wait=request.can_wait)
+        return Timed(timing, asked, None, tz, first)
+    if timing is Timing.EVERY:
+        schedule = checked_every(asked, request.anchor or now, bounds, place)
+    else:
+        schedule = checked_cron(asked, bounds, place)
+    return Timed(timing, asked, schedule, tz, first_of(schedule, timing, asked, now, bounds))
+
+
+def checked_prompt(prompt: Any, bounds: Bounds) -> str:
+    """Return *prompt* if it is text of a length that is allowed, or refuse it."""
     if prompt is None or prompt == "" or (isinstance(prompt, str) and not prompt.strip()):
         raise refused(
             "prompt is missing.", "Say what to look at then, what to do, and when to stop."
@@ -172,6 +217,9 @@ def _one_timing(request: WakeRequest) -> tuple[Timing, str]:
 def _is_same(wanted: Wakeup, other: Wakeup) -> bool:
     if wanted.prompt != other.prompt or wanted.recurs != other.recurs:
         return False
+    if other.paused_at is not None or other.fresh:
+        # It does not come as it was asked for, or not to this conversation.
+        return False
     if wanted.timing is Timing.EVERY and other.timing is Timing.EVERY:
         # Their anchors differ by the moment of asking.
         return period_of(wanted) == period_of(other)
@@ -182,7 +230,8 @@ def _is_same(wanted: Wakeup, other: Wakeup) -> bool:
     return apart < SAME_WITHIN if both_in else not apart
 
 
-def _check_room(pending: Sequence[Wakeup], bounds: Bounds, now: datetime, place: ZoneInfo) -> None:
+def check_room(pending: Sequence[Wakeup], bounds: Bounds, now: datetime, place: ZoneInfo) -> None:
+    """Refuse one more than a session may have beside *pending*."""
     if len(pending) < bounds.pending:
         return
     nearest = sorted(pending, key=lambda one: (one.next_at, one.id))[:_SHOWN_WHEN_FULL]
@@ -196,7 +245,8 @@ def _check_room(pending: Sequence[Wakeup], bounds: Bounds, now: datetime, place:
     )
 
 
-def _not_today(wanted: Wakeup, now: datetime, place: ZoneInfo) -> Wakeup:
+def not_today(wanted: Wakeup, now: datetime, place: ZoneInfo) -> Wakeup:
+    """Return *wanted* put off to tomorrow: its session has used its firings of today."""
     _, tomorrow = day_of(now, place)
     if wanted.next_at >= tomorrow:
         return wanted

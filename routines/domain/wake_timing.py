@@ -185,16 +185,21 @@ def _next_like(instant: datetime, now: datetime, bounds: Bounds, place: ZoneInfo
     return f'For {word}: at="{coming:%Y-%m-%dT%H:%M}".'
 
 
-def checked_every(asked: str, now: datetime, bounds: Bounds, place: ZoneInfo) -> schedules.Schedule:
-    """Return the schedule that `every` means, or refuse it."""
+def checked_every(
+    asked: str, anchor: datetime, bounds: Bounds, place: ZoneInfo
+) -> schedules.Schedule:
+    """Return the schedule that `every` means, counted from *anchor*, or refuse it."""
     period = _checked_span(Timing.EVERY, asked.lower().removeprefix("every "))
     if period < bounds.apart:
         raise _too_often(Timing.EVERY, asked, bounds, f'every="{format_span(bounds.apart)}"')
-    # Counted from now: the first firing is one period away, not at some round time before it.
-    return schedules.every(period, anchor=_whole_second_from(now), tz=place.key)
+    # By default from now: the first firing is one period away, not at some round time before it.
+    try:
+        return schedules.every(period, anchor=_whole_second_from(anchor), tz=place.key)
+    except InvalidSchedule as error:
+        raise refused(f'every "{quoted(asked)}": {error.message}.', sentence(error.hint)) from error
 
 
-def checked_cron(asked: str, _: datetime, bounds: Bounds, place: ZoneInfo) -> schedules.Schedule:
+def checked_cron(asked: str, bounds: Bounds, place: ZoneInfo) -> schedules.Schedule:
     """Return the schedule that `cron` means, or refuse it."""
     try:
         schedule = schedules.cron(asked, place.key)

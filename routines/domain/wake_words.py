@@ -31,6 +31,8 @@ def pending_line(wakeup: Wakeup, *, now: datetime, place: ZoneInfo) -> str:
     """Return `  w-9d2c41  16:21  "check the deploy again and..."`."""
     often = f"  {rule_text(wakeup)}" if wakeup.recurs else ""
     when = when_text(wakeup.next_at, now=now, place=place)
+    if wakeup.paused_at is not None:
+        when = "paused"
     return f'  {wakeup.id}  {when}{often}  "{one_line(wakeup.prompt, most=_START_OF_PROMPT)}"'
 
 

@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -21,7 +21,13 @@ from routines.errors import InvalidSchedule, InvalidZone
 # Two thousand million ids: the store draws again if a session should ever draw one twice.
 ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 ID_LENGTH = 6
-_ID = re.compile(r"w-[a-z0-9]{6}", re.ASCII)
+# The ids of those that a program made under a key of its own follow from session and key, so that
+# asking again finds the same one; 36^13 of them leave no room for two keys to meet by chance.
+KEYED_LENGTH = 13
+_ID = re.compile(r"w-(?:[a-z0-9]{6}|[a-z0-9]{13})", re.ASCII)
+
+# When a paused one is looked at: never, and still in the order of what is looked at.
+NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class Timing(StrEnum):
@@ -84,7 +90,19 @@ class Wakeup:
         firings: How often it has fired.
         deferred_since: When a one-shot first found its session busy, or None.
         try_at: When it is to be looked at next, if that is later than `next_at`.
-        revision: Of what was asked: 1 for what was set first.
+        revision: 1 for what was set first, and one more with each update, pause and resume.
+        key: The id that the program which made it knows it by, or None.
+        fingerprint: What its first content was, to tell a repeated creation from another.
+        fresh: Whether each firing gets a new conversation, instead of its session.
+        changed_at: When the present revision was made, if that is not the first.
+        changed_by: By whom.
+        paused_at: Since when it is paused, or None.
+        cancelled_at: When it was cancelled, if it was: it is kept for those who ask.
+        last_at: The instant of its newest firing, or None; its claim says what became of that.
+        previous_at: The instant of the firing before that, or None.
+        refused_at: The instant of the newest firing that was refused, or None.
+        passed: What it passed over while it was paused, as a claim has it under `missed`, until the
+            next firing says so.
     """
 
     id: str
@@ -103,6 +121,17 @@ class Wakeup:
     deferred_since: datetime | None = None
     try_at: datetime | None = None
     revision: int = 1
+    key: str | None = None
+    fingerprint: str | None = None
+    fresh: bool = False
+    changed_at: datetime | None = None
+    changed_by: str | None = None
+    paused_at: datetime | None = None
+    cancelled_at: datetime | None = None
+    last_at: datetime | None = None
+    previous_at: datetime | None = None
+    refused_at: datetime | None = None
+    passed: dict[str, Any] | None = None
 
     @property
     def recurs(self) -> bool:
@@ -112,7 +141,16 @@ class Wakeup:
     @property
     def look_at(self) -> datetime:
         """When somebody has to look at it next."""
-        return self.try_at or self.next_at
+        return NEVER if self.paused_at is not None else self.try_at or self.next_at
+
+    @property
+    def asked_by(self) -> str:
+        """Who asked for it as it is now."""
+        return self.changed_by or self.created_by
+
+    def session_at(self, instant: datetime) -> str:
+        """The conversation of the firing for *instant*."""
+        return f"wake:{self.id}@{format_instant(instant)}" if self.fresh else self.session
 
     @property
     def digest(self) -> str:
@@ -143,6 +181,17 @@ class Wakeup:
             "firings": self.firings,
             "deferred_since": _written(self.deferred_since),
             "try_at": _written(self.try_at),
+            "key": self.key,
+            "fingerprint": self.fingerprint,
+            "fresh": self.fresh,
+            "changed_at": _written(self.changed_at),
+            "changed_by": self.changed_by,
+            "paused_at": _written(self.paused_at),
+            "cancelled_at": _written(self.cancelled_at),
+            "last_at": _written(self.last_at),
+            "previous_at": _written(self.previous_at),
+            "refused_at": _written(self.refused_at),
+            "passed": self.passed,
             "prompt": self.prompt,
             "digest": self.digest,
         }
@@ -171,6 +220,18 @@ class Wakeup:
                 deferred_since=_read(data["deferred_since"]),
                 try_at=_read(data["try_at"]),
                 revision=int(data["revision"]),
+                # From here on: what an older version did not write.
+                key=data.get("key"),
+                fingerprint=data.get("fingerprint"),
+                fresh=bool(data.get("fresh")),
+                changed_at=_read(data.get("changed_at")),
+                changed_by=data.get("changed_by"),
+                paused_at=_read(data.get("paused_at")),
+                cancelled_at=_read(data.get("cancelled_at")),
+                last_at=_read(data.get("last_at")),
+                previous_at=_read(data.get("previous_at")),
+                refused_at=_read(data.get("refused_at")),
+                passed=data.get("passed"),
             )
             sound = found.digest == data["digest"] and found.timing.recurs == found.recurs
             if found.schedule is not None:
@@ -197,6 +258,16 @@ def _text(value: object) -> str:
 def new_id(choose: Callable[[str], str]) -> str:
     """Return an id made of letters that *choose* picks, as `secrets.choice` does."""
     return "w-" + "".join(choose(ID_LETTERS) for _ in range(ID_LENGTH))
+
+
+def keyed_id(session: str, key: str) -> str:
+    """Return the id of the wake-up that a program knows by *key* in *session*."""
+    digest = hashlib.sha256(f"{session}\0{key}".encode("utf-8", "surrogatepass")).digest()
+    number, letters = int.from_bytes(digest, "big"), ""
+    for _ in range(KEYED_LENGTH):
+        number, at = divmod(number, len(ID_LETTERS))
+        letters += ID_LETTERS[at]
+    return f"w-{letters}"
 
 
 def is_id(text: str) -> bool:

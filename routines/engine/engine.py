@@ -26,12 +26,14 @@ from routines.domain.routine import Routine
 from routines.domain.wakeup import DEFAULT_BOUNDS, Bounds
 from routines.engine import host
 from routines.engine.alerting import Alerter, Telling
+from routines.engine.authorizing import Authorize, Authorizer
 from routines.engine.by_hand import Asked, ByHand
 from routines.engine.claiming import Pass, Ready
 from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
 from routines.engine.delivered import Delivery
 from routines.engine.looking import Looker
+from routines.engine.managing import Wakeups
 from routines.engine.measuring import PassFacts, measures
 from routines.engine.off_loop import in_thread, under_way
 from routines.engine.pausing import Pausing
@@ -129,6 +131,9 @@ class Engine:
         external_clock: Whether slots are delivered from outside (`fire`, `tick`): it then arms
             nothing and catches nothing up, and fires wake-ups alone.
         is_scheduler: Whether it shows itself as a scheduler to other processes.
+        authorize: Asked who may do what with wake-ups, and before each firing: a function or a
+            coroutine function of action, caller and schedule that returns True, False or a
+            `Decision`. None allows everything.
 
     Raises:
         StoreError: The state folder can't be used.
@@ -149,6 +154,7 @@ class Engine:
         keep: Keep | None = None,
         is_scheduler: bool = True,
         external_clock: bool = False,
+        authorize: Authorize | None = None,
     ) -> None:
         self._path = os.path.abspath(os.fspath(state))
         self._agent = agent
@@ -170,6 +176,7 @@ class Engine:
         self._is_scheduler = is_scheduler
         self._external_clock = external_clock
         self._keep = keep
+        self._authorizer = Authorizer(authorize, clock=self._clock, on_answer=self._hurried)
         self._pid = os.getpid()
         self._in_flight: dict[str, Running] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -260,6 +267,7 @@ class Engine:
     async def _open(self) -> None:
         # Of the loop that runs us now: it may be another than last time.
         self._running_loop = asyncio.get_running_loop()
+        self._authorizer.attach(self._running_loop)
         self._wake = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="routines-store")
         try:
@@ -299,6 +307,7 @@ class Engine:
             keep=self._keep,
             presence=self._presence,
             external_clock=self._external_clock,
+            authorizer=self._authorizer,
             is_stopping=lambda: self._stopping,
         )
         self._agenda = self._looker.agenda
@@ -322,6 +331,7 @@ class Engine:
         self._sending: set[asyncio.Task[None]] = set()
 
     async def _close(self, why: str) -> None:
+        await self._authorizer.detach()
         await self._end_alerts(done=why == "done")
         if self._presence is not None:
             presence, self._presence = self._presence, None
@@ -720,6 +730,40 @@ class Engine:
                 name, self._definitions.routines, self._definitions.deliver
             ),
         )
+
+    def wakeups(self, caller: str | None = None) -> Wakeups:
+        """Return the management of all wake-ups, for this program.
+
+        Args:
+            caller: On whose behalf, for the hook and the record; by default the turn that this is
+                called in, else `user@host`.
+        """
+        self._check_usable()
+        by, turn = self._who()
+        return Wakeups(
+            self._state,
+            caller=caller or by,
+            by=caller or by,
+            turn=turn,
+            clock=self._clock,
+            zone=self._definitions.zone,
+            bounds=self._limits.wakeups,
+            authorizer=self._authorizer,
+            on_change=self._hurried,
+        )
+
+    def _hurried(self) -> None:
+        """Look again now."""
+        self._agenda.hurry()
+        self._wake.set()
+
+    def _who(self) -> tuple[str, str | None]:
+        """Return who calls, and the key of the turn if it is one of ours."""
+        running = turn_of_caller.get()
+        if running is None:
+            return self._owner.user, None
+        key = self._state.key(running.ref)
+        return key, key
 
     def _turn_of(self, session: str) -> str | None:
         ledger = self._sessions.peek(session)

@@ -15,6 +15,7 @@ from routines.domain.wakeup import Bounds
 from routines.engine.agenda import Agenda
 from routines.engine.alerting import Alerter, Telling
 from routines.engine.arming import Arming
+from routines.engine.authorizing import Authorizer
 from routines.engine.claiming import Pass
 from routines.engine.definitions import Definitions
 from routines.engine.delivered import Deliverer
@@ -57,6 +58,7 @@ class Looker:
         keep: Keep | None,
         presence: Presence | None,
         external_clock: bool,
+        authorizer: Authorizer,
         is_stopping: Callable[[], bool],
     ) -> None:
         self._state = state
@@ -88,6 +90,7 @@ class Looker:
             owner=owner,
             bounds=bounds,
             asleep=self._slept_through,
+            authorizer=authorizer,
         )
         self.taking_up = TakingUp(
             state,

@@ -139,6 +139,12 @@ class TakingUp:
         """Return what an unstarted claim is to do by today's definition, or how it ends instead."""
         occurrence = record.occurrence
         if occurrence.kind is Kind.WAKE:
+            if not self._waker.is_sound(record):
+                return Verdict(
+                    Outcome.INTERRUPTED,
+                    Reason.OWNER_UNKNOWN,
+                    "what it holds is not what was set: kept as .corrupt, and not delivered",
+                )
             return self._waker.work_of(record, now)
         routine = self._definitions.current(occurrence.owner)
         if routine is None:

@@ -256,7 +256,13 @@ class WakeTools:
             # Outside a turn the caller is the operator, who may cancel any.
             found = self._wakeups.find(wakeup_id)
             owner = f"wake:{wakeup_id}" if found is None else found.session
-        answer = self._wakeups.unwake(owner, wakeup_id, claims=ClaimStore(self._state))
+        answer = self._wakeups.unwake(
+            owner,
+            wakeup_id,
+            claims=ClaimStore(self._state),
+            by=self._by,
+            at=self._clock.now(),
+        )
         setting = self._setting(owner)
         firing = answer.firing
         match answer.how:

@@ -1,23 +1,27 @@
 """From pending to claimed: wake-ups that are due (PROMISES W2 to W5)."""
 
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from routines.domain.clock import Clock
+from routines.domain.names import format_instant
 from routines.domain.outcome import Reason, one_line
 from routines.domain.record import Owner, Record
 from routines.domain.wake_firing import Fire, Skip, Wait, plan_busy
 from routines.domain.wake_texts import wrap
 from routines.domain.wakeup import Bounds, Wakeup
 from routines.domain.zones import zone
+from routines.engine.authorizing import Authorizer
 from routines.engine.claiming import Claimer, Ready
 from routines.engine.definitions import Definitions
 from routines.engine.recipients import reply_to, routine_of, targets_of_session
 from routines.engine.turns import SHOWN
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError
+from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.places import Room
 from routines.store.sessions import Lease, SessionStore
@@ -52,6 +56,7 @@ class Waker:
         owner: Owner,
         bounds: Bounds,
         asleep: Callable[[datetime], bool],
+        authorizer: Authorizer,
     ) -> None:
         self._state = state
         self._definitions = definitions
@@ -60,6 +65,7 @@ class Waker:
         self._owner = owner
         self._bounds = bounds
         self._asleep = asleep
+        self._authorizer = authorizer
         self._wakeups = WakeupStore(state)
         self._firings = FiringStore(state)
         self._claims = ClaimStore(state)
@@ -95,11 +101,21 @@ class Waker:
             # Its routine is paused, or everything: it stays pending as it is.
             return
         if isinstance(due, Fire):
-            busy = self._claimer.busy(wakeup.session)
+            busy = self._claimer.busy(wakeup.session_at(due.instant))
             if busy is not None:
                 self._busy(wakeup, plan_busy(wakeup, due, now=now), due, now, woken)
                 return
-            self._fire(wakeup, due, now, woken)
+            said = self._authorizer.firing(wakeup, due.instant)
+            if said is None:
+                # It is being asked, or gave no answer and is asked again: it stays pending.
+                return
+            decision, at = said
+            if not decision.allowed:
+                refused = Skip(due.instant, Reason.REFUSED, due.passed)
+                self._skip(wakeup, refused, now, woken, detail=decision.reason or "not authorized")
+                self._authorizer.done_with(wakeup, due.instant)
+                return
+            self._fire(wakeup, due, now, woken, authorized_at=at)
         elif isinstance(due, Skip):
             self._skip(wakeup, due, now, woken)
         elif due.limit:
@@ -124,22 +140,29 @@ class Waker:
         woken.deferred.append(wakeup.id)
         log.info("deferred", extra={"wakeup": wakeup.id, "session": wakeup.session})
 
-    def _skip(self, wakeup: Wakeup, due: Skip, now: datetime, woken: Woken) -> None:
+    def _skip(
+        self, wakeup: Wakeup, due: Skip, now: datetime, woken: Woken, *, detail: str | None = None
+    ) -> None:
+        if detail is None:
+            detail = "its session is busy" if due.reason is Reason.BUSY else "the day's limit"
         record = self._firings.settle_skipped(
             wakeup.session,
             wakeup.id,
             due,
             claims=self._claims,
             at=now,
-            detail="its session is busy" if due.reason is Reason.BUSY else "the day's limit",
-            extra={"by": wakeup.created_by, "owner": self._owner.to_json()},
+            detail=detail,
+            extra={"by": wakeup.asked_by, "owner": self._owner.to_json()},
+            revision=wakeup.revision,
         )
         if record is not None:
             woken.settled.append(record)
             if due.reason is Reason.BUSY and not wakeup.recurs:
                 log.error("wake-given-up", extra={"ref": record.ref, "session": wakeup.session})
 
-    def _fire(self, wakeup: Wakeup, due: Fire, now: datetime, woken: Woken) -> None:
+    def _fire(
+        self, wakeup: Wakeup, due: Fire, now: datetime, woken: Woken, *, authorized_at: datetime
+    ) -> None:
         work = self._work(wakeup.session, wakeup.prompt)
         room = self._claimer.room_for(work)
         if not isinstance(room, Room):
@@ -159,8 +182,12 @@ class Waker:
                     "tz": wakeup.tz,
                     "agent": work.agent_name,
                     "prompt": one_line(wakeup.prompt, most=SHOWN),
+                    "authorized_at": format_instant(authorized_at)
+                    if self._authorizer.is_asked()
+                    else None,
                     "owner": self._owner.to_json(),
                 },
+                revision=wakeup.revision,
                 patience=0.0,
             )
         except BaseException:
@@ -169,10 +196,11 @@ class Waker:
         if claim is None:
             room.let_go()
             return
+        self._authorizer.done_with(wakeup, due.instant)
         try:
             work = self.work_of(claim.record, now)
             lease = self._sessions.take(
-                wakeup.session, clock=self._clock, own_claim=claim.record.path
+                wakeup.session_at(due.instant), clock=self._clock, own_claim=claim.record.path
             )
         except BaseException:
             # Claimed and unstarted: held on to, it would wait for as long as we live.
@@ -186,6 +214,18 @@ class Waker:
         room.let_go()
         claim.let_go()
         woken.unstarted = True
+
+    def is_sound(self, record: Record) -> bool:
+        """Return whether a claim holds its wake-up, by its digest; one that does not is kept aside.
+
+        Somebody has written in it, or the disk has: a text that nobody set is not delivered (W8).
+        """
+        if Wakeup.from_json(record.claim.get("wakeup")) is not None:
+            return True
+        log.error("wake-corrupt", extra={"ref": record.ref, "path": record.path})
+        with contextlib.suppress(OSError):
+            files.copy_aside(self._state.at(record.path))
+        return False
 
     def work_of(self, record: Record, now: datetime) -> Work:
         """Return what the woken turn of a claimed firing is to do, its prompt wrapped (W5).

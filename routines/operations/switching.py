@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from routines.domain.names import format_instant
 from routines.domain.outcome import Reason
-from routines.domain.record import Event
+from routines.domain.record import Event, Record
 from routines.errors import UnknownOccurrence, UsageError
 from routines.operations.context import Context
 from routines.operations.entries import counted
@@ -183,7 +183,7 @@ def recover(context: Context, ref: str) -> list[CancelResult]:
     parked = [
         record for record in open_targets(context, claims, ref) if record.last == Event.PARKED.value
     ]
-    found = [_unpark(context, claims, record.path) for record in parked]
+    found = [_unpark(context, claims, record) for record in parked]
     recovered = [one for one in found if one is not None]
     if not recovered:
         raise UnknownOccurrence(
@@ -192,27 +192,12 @@ def recover(context: Context, ref: str) -> list[CancelResult]:
     return recovered
 
 
-def _unpark(context: Context, claims: ClaimStore, path: str) -> CancelResult | None:
+def _unpark(context: Context, claims: ClaimStore, record: Record) -> CancelResult | None:
+    from routines.engine.unparking import unpark
+
     now = context.clock.now()
-    for entry in claims.open_entries():
-        claim = claims.hold(entry) if entry.claim_path == path else None
-        if claim is None:
-            continue
-        try:
-            # Looked at again under its lock: another may have been quicker.
-            if claim.record.last != Event.PARKED.value:
-                return None
-            claim.append(
-                Event.RETRY,
-                at=now,
-                until=format_instant(now),
-                by=context.who,
-                person=True,
-                detail="recovered",
-            )
-            alive = schedulers(context.state, now=now).alive
-            when = "within seconds" if alive else "at the next start: no scheduler is alive"
-            return CancelResult(claim.record.ref, f"is tried again {when}")
-        finally:
-            claim.let_go()
-    return None
+    if not unpark(claims, record.path, at=now, by=context.who, person=context.is_person):
+        return None
+    alive = schedulers(context.state, now=now).alive
+    when = "within seconds" if alive else "at the next start: no scheduler is alive"
+    return CancelResult(record.ref, f"is tried again {when}")

@@ -17,6 +17,7 @@ from routines.store.claims import ClaimStore
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State
 from routines.store.wake_entries import session_folder
+from routines.store.wake_managing import ManagedStore
 
 # A writer may be about to link into a folder of today or yesterday, in any zone.
 _FOLDERS_IN_USE = timedelta(days=2)
@@ -88,6 +89,7 @@ class RetentionStore:
             pruned.drafts = files.sweep_drafts(
                 self._state.path, skip=_WITHOUT_DRAFTS, before=now - _DRAFT_IS_LEFT
             )
+            ManagedStore(self._state).prune(now - timedelta(days=keep.days))
         except OSError as error:
             raise files.fault(error, "prune", self._state.path) from error
         return pruned
@@ -204,4 +206,4 @@ def _is_slot_by(now: datetime, name: str) -> bool:
 
 
 def _is_fresh(session: str) -> bool:
-    return session.startswith("routine:") and "@" in session
+    return session.startswith(("routine:", "wake:")) and "@" in session

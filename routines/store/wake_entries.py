@@ -19,12 +19,15 @@ from datetime import datetime, timedelta
 from routines.domain.names import day_name, safe_name, same_name
 from routines.domain.occurrence import Kind, Occurrence, instant_of_file
 from routines.domain.wakeup import Wakeup, is_id
+from routines.errors import StoreError
 from routines.store import files
 from routines.store.sessions import session_key
 from routines.store.state import State
 from routines.store.wake_hints import Hint, Hints
 
 _ENDING = ".json"
+# What a program made under a key is kept when it has ended: asked for again, it is not made anew.
+_ENDED = ".json.ended"
 CORRUPT = ".json.corrupt"
 # Lock files stay for ever, since one that is removed can be locked by two. A fixed number of them
 # serves any number of sessions: two that share one wait a few milliseconds for each other.
@@ -78,13 +81,15 @@ class Entries:
 
     # Reading --------------------------------------------------------------------------------
 
+    def folders(self) -> list[str]:
+        """Return the folders of sessions that have any."""
+        return [name for name in files.names(self._state.at("wakeups")) if name != "due"]
+
     def all_names(self) -> Iterator[tuple[str, str]]:
         """Yield folder and id of every entry, opening none."""
-        root = self._state.at("wakeups")
-        for folder in files.names(root):
-            if folder != "due":
-                for wakeup_id in self.ids(folder):
-                    yield folder, wakeup_id
+        for folder in self.folders():
+            for wakeup_id in self.ids(folder):
+                yield folder, wakeup_id
 
     def ids(self, folder: str) -> list[str]:
         """Return the ids of the entries in *folder*."""
@@ -95,7 +100,37 @@ class Entries:
 
     def peek(self, folder: str, wakeup_id: str) -> Wakeup | None:
         """Return an entry; None if there is none, or it can't be read. Changes nothing."""
+        found = self._read(self.path(folder, wakeup_id), folder, wakeup_id)
+        return None if found is None or found.cancelled_at is not None else found
+
+    def ended(self, folder: str, wakeup_id: str) -> Wakeup | None:
+        """Return what a program's wake-up was when it ended; None if none is kept."""
         path = self.path(folder, wakeup_id)
+        found = self._read(f"{path.removesuffix(_ENDING)}{_ENDED}", folder, wakeup_id)
+        if found is None:
+            found = self._read(path, folder, wakeup_id)
+            return found if found is not None and found.cancelled_at is not None else None
+        return found
+
+    def is_ended(self, folder: str, wakeup_id: str) -> bool:
+        """Return whether one is kept as ended, also if it can't be read any more."""
+        return os.path.exists(f"{self.path(folder, wakeup_id).removesuffix(_ENDING)}{_ENDED}")
+
+    def all_ended(self) -> Iterator[tuple[str, str]]:
+        """Yield folder and id of every one that is kept though it has ended."""
+        for folder in self.folders():
+            for name in files.names(self._state.at("wakeups", folder)):
+                wakeup_id = name.removesuffix(_ENDED)
+                if name.endswith(_ENDED) and is_id(wakeup_id):
+                    yield folder, wakeup_id
+
+    def forget_ended(self, folder: str, wakeup_id: str) -> None:
+        """Remove what was kept of one that has ended; OSError if that fails."""
+        path = self.path(folder, wakeup_id)
+        files.remove(f"{path.removesuffix(_ENDING)}{_ENDED}")
+        files.remove_folder(os.path.dirname(path))
+
+    def _read(self, path: str, folder: str, wakeup_id: str) -> Wakeup | None:
         try:
             data = files.read(path)
         except OSError as error:
@@ -104,13 +139,17 @@ class Entries:
 
     def hold(self, folder: str, wakeup_id: str) -> Wakeup | None:
         """Return an entry, under its lock; one that can't be read is set aside."""
-        wakeup = self.peek(folder, wakeup_id)
         path = self.path(folder, wakeup_id)
+        wakeup = self._read(path, folder, wakeup_id)
         if wakeup is None and os.path.exists(path):
             try:
                 files.set_aside(path)
             except OSError as error:
                 raise files.fault(error, "rename", path) from error
+        if wakeup is not None and wakeup.cancelled_at is not None:
+            # Whoever cancelled it died before it was out of the way.
+            self._end(wakeup, path)
+            return None
         return wakeup
 
     def is_pending(self, wakeup: Wakeup, session: str) -> bool:
@@ -185,7 +224,7 @@ class Entries:
         old = Hint(wakeup.look_at, folder, wakeup.id)
         path = self.path(folder, wakeup.id)
         if following is None:
-            self._remove(wakeup, path)
+            self._end(wakeup, path)
         else:
             new = Hint(following.look_at, folder, wakeup.id)
             try:
@@ -196,6 +235,43 @@ class Entries:
             if new == old:
                 return
         self._hints.drop(old)
+
+    def cancel(self, wakeup: Wakeup, *, by: str, at: datetime) -> None:
+        """Remove a pending wake-up, and keep who did it where a program may ask. Under its lock.
+
+        Raises:
+            NotDurable: It could not be written. It is still pending.
+        """
+        if wakeup.key is None:
+            self.move_on(wakeup, None)
+            return
+        path = self.path(session_folder(wakeup.session), wakeup.id)
+        gone = wakeup.with_(cancelled_at=at, changed_at=at, changed_by=by)
+        try:
+            # This decides it; where it lies is put right by whoever comes by next.
+            files.replace(path, _encode(gone))
+        except OSError as error:
+            # As in `_remove`: told "failed", the caller must find it as it was.
+            with contextlib.suppress(OSError):
+                files.replace(path, _encode(wakeup), sync=False)
+            raise files.fault(error, "write", path) from error
+        with contextlib.suppress(StoreError):
+            self._end(gone, path)
+        self._hints.drop(Hint(wakeup.look_at, session_folder(wakeup.session), wakeup.id))
+
+    def _end(self, wakeup: Wakeup, path: str) -> None:
+        """Take an entry out of what is pending; a program's own is kept. Under its lock."""
+        if wakeup.key is None:
+            self._remove(wakeup, path)
+            return
+        aside = f"{path.removesuffix(_ENDING)}{_ENDED}"
+        try:
+            files.move(path, aside)
+            files.sync_folder(os.path.dirname(path))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                files.move(aside, path)
+            raise files.fault(error, "rename", path) from error
 
     def _remove(self, wakeup: Wakeup, path: str) -> None:
         try:

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from routines.domain.names import format_instant
 from routines.domain.occurrence import instant_of_file
-from routines.domain.outcome import Outcome, Trigger
+from routines.domain.outcome import Outcome, Reason, Trigger
 from routines.domain.record import Record, outcome_event
 from routines.domain.wake_firing import (
     Fire,
@@ -94,6 +94,7 @@ class FiringStore:
         place: ZoneInfo,
         passed: Passed | None = None,
         extra: Mapping[str, Any] | None = None,
+        revision: int | None = None,
         patience: float = files.PATIENCE_S,
     ) -> Claim | None:
         """Claim the firing of a wake-up for *instant*; a one-shot is then no longer pending.
@@ -108,6 +109,7 @@ class FiringStore:
             place: The workspace's zone, whose days count.
             passed: The older firings that it stands for, as `plan` said.
             extra: What else the claim says: its owner, `by`, the key of the turn, the routine.
+            revision: Which revision was planned for, or None: another one is not taken.
             patience: Seconds to wait for the session's lock.
 
         Returns:
@@ -120,7 +122,7 @@ class FiringStore:
         """
         with self._entries.locked(session_folder(session), patience):
             wakeup = self._ready(session, wakeup_id, instant, claims=claims, at=at)
-            if wakeup is None:
+            if wakeup is None or (revision is not None and wakeup.revision != revision):
                 return None
             if self._entries.fired(session, *day_of(instant, place)) >= bounds.firings:
                 return None
@@ -145,6 +147,7 @@ class FiringStore:
         at: datetime,
         detail: str = "",
         extra: Mapping[str, Any] | None = None,
+        revision: int | None = None,
         patience: float = files.PATIENCE_S,
     ) -> Record | None:
         """Claim a firing and settle it `skipped` in one; a one-shot is then no longer pending.
@@ -158,7 +161,7 @@ class FiringStore:
         """
         with self._entries.locked(session_folder(session), patience):
             wakeup = self._ready(session, wakeup_id, due.instant, claims=claims, at=at)
-            if wakeup is None:
+            if wakeup is None or (revision is not None and wakeup.revision != revision):
                 return None
             end = outcome_event(at=at, outcome=Outcome.SKIPPED, reason=due.reason, detail=detail)
             draft = _draft(wakeup, due.instant, due.passed, extra, fired=False, end=end)
@@ -166,7 +169,9 @@ class FiringStore:
             if claim is None:
                 return None
             with contextlib.suppress(StoreError):
-                self._entries.move_on(wakeup, after_firing(wakeup, due.instant, fired=False))
+                refused = due.reason is Reason.REFUSED
+                following = after_firing(wakeup, due.instant, fired=False, refused=refused)
+                self._entries.move_on(wakeup, following)
             claim.let_go()
             return claim.record
 
@@ -262,10 +267,10 @@ def _draft(
     taken = wakeup.with_(next_at=instant, firings=wakeup.firings + fired)
     asked_for = instant if wakeup.recurs else wakeup.asked_for
     claim = {
-        "session": wakeup.session,
+        "session": wakeup.session_at(instant),
         "trigger": Trigger.WAKE_UP.value,
         "due_at": format_instant(asked_for),
-        "by": wakeup.created_by,
+        "by": wakeup.asked_by,
         "missed": None if passed is None else passed.to_json(),
         **(extra or {}),
         "wakeup": taken.to_json(),

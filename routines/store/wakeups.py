@@ -228,7 +228,15 @@ class WakeupStore:
                 self._entries.move_on(wakeup, None)
             return wakeup
 
-    def unwake(self, session: str, wakeup_id: str, *, claims: ClaimStore) -> Unwake:
+    def unwake(
+        self,
+        session: str,
+        wakeup_id: str,
+        *,
+        claims: ClaimStore,
+        by: str = "",
+        at: datetime | None = None,
+    ) -> Unwake:
         """Remove what is pending of a wake-up, and say what its newest firing has come to (W6).
 
         A firing that is claimed and has not started is not settled here: the caller records a
@@ -244,7 +252,7 @@ class WakeupStore:
             pending = self._entries.held(session, wakeup_id)
             firing = self._open_firing(session, wakeup_id, claims)
             if pending is not None:
-                self._entries.move_on(pending, None)
+                self._entries.cancel(pending, by=by, at=at or pending.created_at)
         if firing is not None:
             how = Unwoken.NOT_STARTED if firing.started is None else Unwoken.STARTED
             return Unwake(how, pending or _taken_with(firing), firing, pending is not None)

@@ -11,6 +11,7 @@ from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind
 from routines.domain.retry import Retry
 from routines.domain.routine import Routine
+from routines.domain.zones import zone
 from routines.engine import host
 from routines.engine.arming import counted
 from routines.engine.engine import Engine
@@ -22,6 +23,7 @@ from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
 from routines.store.state import open_for_writing
 from routines.store.wake_firings import FiringStore
+from routines.store.wake_managing import ManagedStore
 from routines.store.wakeups import WakeupStore
 from routines.testing import START, FakeClock, RecordingAgent
 
@@ -170,6 +172,14 @@ class Stage:
     @property
     def firings(self):
         return FiringStore(self.state)
+
+    @property
+    def managed(self):
+        return ManagedStore(self.state)
+
+    @property
+    def zone(self):
+        return zone("UTC")
 
     @property
     def wakeups(self):

@@ -318,10 +318,10 @@ async def test_wake_ups_keep_firing_beside_one_that_cannot(stage, monkeypatch):
 
     fire = Waker._fire
 
-    def failing(self, wakeup, due, now, woken):
+    def failing(self, wakeup, due, now, woken, **more):
         if wakeup.prompt == "bad":
             raise OSError(5, "the disk is bad")
-        fire(self, wakeup, due, now, woken)
+        fire(self, wakeup, due, now, woken, **more)
 
     monkeypatch.setattr(Waker, "_fire", failing)
     async with stage.running(QUIET):

@@ -12,8 +12,9 @@ from routines.domain.occurrence import Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event
 from routines.domain.wake_firing import Skip
+from routines.domain.wake_managing import Change, paused, updated
 from routines.domain.wake_request import AlreadySet, WakeRequest
-from routines.domain.wakeup import Bounds, Timing, Wakeup
+from routines.domain.wakeup import Bounds, Timing, Wakeup, keyed_id
 from routines.domain.zones import zone
 from routines.errors import StoreError
 from routines.store import files, replies
@@ -28,6 +29,7 @@ from routines.store.sessions import Lease, SessionStore, ledger_path
 from routines.store.state import adopt, open_for_reading, open_for_writing
 from routines.store.wake_entries import session_folder
 from routines.store.wake_firings import FiringStore
+from routines.store.wake_managing import ManagedStore
 from routines.store.wakeups import WakeupStore
 from tests.builders import (
     BOOT,
@@ -1064,6 +1066,160 @@ _WAKE_COVERS = {
 }
 
 
+MANAGED = WakeRequest(
+    prompt="look at the build",
+    at="2026-07-01T09:00:00Z",
+    session=SESSION,
+    by="host",
+    key="build",
+    fingerprint="1",
+)
+EARLIER = NOW - timedelta(minutes=30)
+MANAGED_ID = keyed_id(SESSION, "build")
+_WHEN: dict[str, Any] = {"now": EARLIER, "bounds": Bounds(), "zone_key": "UTC"}
+
+
+def _create(state: Any, tell: Tell) -> None:
+    assert ManagedStore(state).create(MANAGED, **_WHEN).new
+    tell("pending")
+
+
+def _managed(path: str) -> Any:
+    state = _open(path)
+    ManagedStore(state).create(MANAGED, **_WHEN)
+    return state
+
+
+def _create_again(state: Any, tell: Tell) -> None:
+    assert not ManagedStore(state).create(MANAGED, **_WHEN).new
+    tell("pending")
+
+
+def _update(state: Any, tell: Tell) -> None:
+    change = Change(at="2026-07-01T12:00:00Z", prompt="another")
+    made = ManagedStore(state).change(
+        SESSION,
+        MANAGED_ID,
+        1,
+        lambda one, company: updated(one, change, company, now=EARLIER, by="ana"),
+        **_WHEN,
+    )
+    assert made.revision == 2
+    tell("pending", "updated")
+
+
+def _is_one_or_the_other(path: str, told: Told) -> None:
+    """Whole in the one revision or the other, and in the newer one if that was said."""
+    known = ManagedStore(_open(path)).known(SESSION, MANAGED_ID)
+    assert known is not None
+    found = (known.wakeup.revision, known.wakeup.prompt, known.wakeup.next_at.hour)
+    assert found in {(1, "look at the build", 9), (2, "another", 12)}
+    if ["pending", "updated"] in told:
+        assert found[0] == 2
+    _fires(1)(path, told)
+
+
+def _hold_back(state: Any, tell: Tell) -> None:
+    store = ManagedStore(state)
+    store.change(SESSION, MANAGED_ID, 1, lambda one, _: paused(one, now=EARLIER, by="ana"), **_WHEN)
+    tell("paused")
+
+
+def _is_paused_or_not(path: str, told: Told) -> None:
+    state = _open(path)
+    store, known = WakeupStore(state), ManagedStore(state).known(SESSION, MANAGED_ID)
+    store.repair()
+    assert known is not None
+    assert known.pending
+    if ["paused"] in told:
+        assert known.wakeup.paused_at is not None
+    if known.wakeup.paused_at is None:
+        _fires(1)(path, told)
+        return
+    firings, claims = _firings(state)
+    for hint in store.due(DAYS_LATER):
+        planned = firings.plan(hint, claims=claims, now=DAYS_LATER, bounds=Bounds(), place=UTC_ZONE)
+        assert planned is None, "what is paused is planned"
+    assert [one for one in store.pending_all(10) if one.id == MANAGED_ID], "nobody sees it"
+
+
+def _end_managed(state: Any, tell: Tell) -> None:
+    ManagedStore(state).cancel(SESSION, MANAGED_ID, 1, by="ana", at=EARLIER)
+    tell("gone")
+
+
+def _is_remembered(path: str, told: Told) -> None:
+    """Whatever happened, its key is not free: the same creation again makes no second one."""
+    state = _open(path)
+    made = ManagedStore(state).create(MANAGED, **_WHEN)
+    assert not made.new
+    if ["gone"] in told:
+        assert made.wakeup.cancelled_at is not None
+    _fires(0, 1, failed=(1,))(path, told)
+    assert not ManagedStore(state).create(MANAGED, **_WHEN).new
+
+
+def _take_managed(state: Any, tell: Tell) -> None:
+    store, claims = _firings(state)
+    claim = store.take(
+        SESSION, MANAGED_ID, NOW, claims=claims, at=NOW, bounds=Bounds(), place=UTC_ZONE
+    )
+    assert claim is not None
+    tell("claimed", claim.record.path)
+
+
+def _ended(path: str) -> Any:
+    state = _managed(path)
+    ManagedStore(state).cancel(SESSION, MANAGED_ID, 1, by="ana", at=EARLIER)
+    return state
+
+
+def _forget_ended(state: Any, tell: Tell) -> None:
+    ManagedStore(state).prune(DAYS_LATER)
+
+
+def _is_forgotten_or_whole(path: str, told: Told) -> None:
+    known = ManagedStore(_open(path)).known(SESSION, MANAGED_ID)
+    # Nothing is promised of what has been forgotten: a power cut may bring it back.
+    assert known is None or known.wakeup.cancelled_at is not None
+
+
+def _managed_operation(
+    name: str, covers: tuple[str, ...], act: Callable[[Any, Tell], None], **more: Any
+) -> Operation:
+    return Operation(f"managed-{name}", covers, act, **{"prepare": _managed, **more})
+
+
+MANAGED_OPERATIONS = [
+    _managed_operation(
+        "create",
+        ("wake_managing.ManagedStore.create",),
+        _create,
+        prepare=_open,
+        after=_fires(0, 1, failed=(0,)),
+    ),
+    _managed_operation("create-again", (), _create_again, after=_fires(1)),
+    _managed_operation(
+        "update", ("wake_managing.ManagedStore.change",), _update, after=_is_one_or_the_other
+    ),
+    _managed_operation("pause", (), _hold_back, after=_is_paused_or_not),
+    _managed_operation(
+        "cancel",
+        ("wake_managing.ManagedStore.cancel", "wake_entries.Entries.cancel"),
+        _end_managed,
+        after=_is_remembered,
+    ),
+    _managed_operation("take", (), _take_managed, after=_is_remembered),
+    _managed_operation(
+        "prune",
+        ("wake_managing.ManagedStore.prune", "wake_entries.Entries.forget_ended"),
+        _forget_ended,
+        prepare=_ended,
+        after=_is_forgotten_or_whole,
+    ),
+]
+
+
 def _wake_operation(name: str, act: Callable[[Any, Tell], None], **more: Any) -> Operation:
     known: dict[str, Any] = {"prepare": _with_alarm, "after": _fires(1)}
     return Operation(f"wake-{name}", _WAKE_COVERS[name], act, **known | more)
@@ -1096,6 +1252,7 @@ WAKEUPS = [
     ),
     _wake_operation("unwake", _unwake, after=_fires(0, 1, failed=(1,))),
     _wake_operation("repair", _repair, prepare=_without_hint),
+    *MANAGED_OPERATIONS,
 ]
 
 
