@@ -207,7 +207,9 @@ class Quickstart:
         time.sleep(0.5)
         said = self.reader.at_home(stop(scheduler))
         # The reader of the page edits nothing meanwhile.
-        said = re.sub(r"^.*event=routine-changed.*\n", "", said, flags=re.MULTILINE)
+        said = re.sub(
+            r"^.*event=routine-(?:changed|added|edited|removed).*\n", "", said, flags=re.MULTILINE
+        )
         self.file.write_text(written)
         assert by_kind(said) == by_kind(shown.partition("\n")[2]), said
 

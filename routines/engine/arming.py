@@ -177,10 +177,15 @@ class Arming:
             cursor = cursor.with_(
                 since=now, schedule=None if routine is None else schedule_key(routine)
             )
-        log.info(
-            "routine-changed",
-            extra={"routine": cursor.routine, "was": cursor.standing.value, "is": standing.value},
-        )
+        if standing is not cursor.standing:
+            log.info(
+                "routine-changed",
+                extra={
+                    "routine": cursor.routine,
+                    "was": cursor.standing.value,
+                    "is": standing.value,
+                },
+            )
         moved = cursor.with_(
             standing=standing,
             standing_at=now if standing is not cursor.standing else cursor.standing_at,
@@ -211,8 +216,9 @@ class Arming:
         if last is None:
             return
         why = self._why(cursor.routine, last)
-        # Nobody held it up that is there to be asked any more: the edit is the news.
-        detail = "it was edited before it could start" if why is Reason.BUSY else ""
+        # Whatever it waited for, the edit is the news.
+        edited = why in (Reason.BUSY, Reason.NOT_ARMED)
+        detail = "it was edited before it could start" if edited else ""
         self.give_up_until(cursor, until, why, at=at, detail=detail)
 
     def give_up_until(

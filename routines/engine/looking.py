@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from routines.domain.clock import Clock
 from routines.domain.outcome import Reason
 from routines.domain.record import Owner
+from routines.domain.routine import Routine
 from routines.domain.wakeup import Bounds
 from routines.engine.agenda import Agenda
 from routines.engine.alerting import Alerter, Telling
@@ -19,6 +20,7 @@ from routines.engine.authorizing import Authorizer
 from routines.engine.claiming import Pass
 from routines.engine.definitions import Definitions
 from routines.engine.delivered import Deliverer
+from routines.engine.edits import edits_between
 from routines.engine.pausing import Pausing
 from routines.engine.presence import Presence
 from routines.engine.recovering import Recoverer
@@ -109,6 +111,9 @@ class Looker:
         # Not in the first hour: a clock that is wrong at boot must not decide what is old.
         self._pruned_at = self._last_awake
         self._arm_again = True
+        self._known: dict[str, Routine] | None = None
+        self._faulty: dict[str, str] = {}
+        self._held_up: set[str] = set()
         self._not_armed: frozenset[str] = frozenset()
         self._refused: frozenset[str] = frozenset()
         self._superseding: list[tuple[Cancel, float]] = []
@@ -139,7 +144,10 @@ class Looker:
             patience: Seconds to wait for a routine's lock.
         """
         self._note_time(now)
-        if self._definitions.look(now) or self._arm_again:
+        edited = self._definitions.look(now)
+        if edited or self._known is None:
+            self._tell_edits()
+        if edited or self._arm_again:
             self._arm(now)
         done = Pass()
         try:
@@ -190,11 +198,35 @@ class Looker:
     def _why_not_run(self, name: str, slot: datetime) -> Reason:
         """Return why *slot* of an armed routine has no record by now."""
         if self.agenda.saw(name, slot):
-            return Reason.BUSY
+            # What does not wait was not claimed since its file said something else by then.
+            return Reason.BUSY if name in self._held_up else Reason.NOT_ARMED
         return Reason.ASLEEP if self._slept_through(slot) else Reason.NO_SCHEDULER
 
     def _slept_through(self, instant: datetime) -> bool:
         return any(start <= instant <= end for start, end in self._sleeps)
+
+    def _tell_edits(self) -> None:
+        """Log what the files say otherwise than before; at the start everything is as it is."""
+        before, self._known = self._known, dict(self._definitions.routines)
+        if before is None:
+            self._faulty = dict(self._definitions.faults)
+            return
+        for edit in edits_between(before, self._known):
+            log.info(
+                edit.word,
+                extra={"routine": edit.routine, "keys": edit.keys or None, "digest": edit.digest},
+            )
+        faults = dict(self._definitions.faults)
+        for name, why in faults.items():
+            if self._faulty.get(name) != why:
+                stays = name in self._known
+                log.warning(
+                    "file-broken",
+                    extra={"routine": name or None, "error": why, "still_armed": stays},
+                )
+        for name in self._faulty.keys() - faults.keys():
+            log.info("file-mended", extra={"routine": name or None})
+        self._faulty = faults
 
     def _arm(self, now: datetime) -> None:
         failed = self._arming.arm(self._definitions, now)
@@ -253,6 +285,7 @@ class Looker:
         done.settled += found.settled
         done.missed += found.missed
         self._superseding += [(cancel, self._clock.awake()) for cancel in found.superseding]
+        self._held_up = (self._held_up - {*found.done, *found.unarmed}) | found.waiting.keys()
         dealt_with = {*found.done, *found.waiting, *found.busy, *found.unarmed}
         self._refused = (self._refused - dealt_with) | found.faults.keys()
         done.waiting |= found.waiting

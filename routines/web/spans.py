@@ -15,7 +15,7 @@ class Spans:
     def __init__(self) -> None:
         self._trace: Any = None
         try:
-            from opentelemetry import (  # type: ignore[import-not-found,unused-ignore]
+            from opentelemetry import (  # type: ignore[import-not-found,attr-defined,unused-ignore]
                 trace,
             )
         except ImportError:
