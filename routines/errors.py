@@ -2,10 +2,10 @@
 
     RoutinesError
     +-- UsageError             called wrongly                                 exit 2
-    |   +-- InvalidSpan, InvalidWhen, InvalidZone, InvalidSchedule, InvalidName
+    |   +-- InvalidSpan, InvalidWhen, InvalidZone, InvalidSchedule, InvalidName, InvalidJob
     +-- WorkspaceNotFound      no folder with routines here
     +-- InvalidFiles           YAML that can't be used: all problems at once
-    +-- UnknownRoutine, UnknownOccurrence, UnknownWakeup, UnknownSession, UnknownAgent
+    +-- UnknownRoutine, UnknownOccurrence, UnknownWakeup, UnknownSession, UnknownAgent, UnknownJob
     +-- SlotRefused            an instant that the schedule does not name
     +-- SessionBusyError       another turn holds the conversation            exit 75
     +-- NoScheduler            nothing is alive that could take it
@@ -13,6 +13,8 @@
     +-- WakeupConflict         it is not what the caller took it for; nothing was changed
     +-- NotAuthorized          the program's own hook said no; nothing was changed
     +-- AuthorizationUnavailable   that hook gave no answer; nothing was changed
+    +-- JobConflict            an id is taken by a job of other content; nothing was added
+    +-- LeaseLost              a job is not, or no longer, that program's to work
     +-- EngineMisuse           the engine was used after a fork, or while stopped
     +-- ExtraMissing           a library that only this needs is not installed
     +-- AddressUnusable        nothing can listen on an address
@@ -113,6 +115,20 @@ class InvalidName(UsageError):
     """A name that no routine or session may have."""
 
     code = "invalid-name"
+
+
+class InvalidJob(UsageError):
+    """A field of a job, or of what is asked of jobs, can't be used. Nothing was changed.
+
+    Attributes:
+        field: Which.
+    """
+
+    code = "invalid-job"
+
+    def __init__(self, field: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{field}: {message}", hint=hint)
+        self.field = field
 
 
 class WorkspaceNotFound(RoutinesError):
@@ -318,6 +334,50 @@ class AuthorizationUnavailable(RoutinesError):
             f"whether {action} is allowed can't be told: {why}",
             hint="nothing was changed; try again when the program's authorize hook answers",
         )
+
+
+class UnknownJob(RoutinesError):
+    """No job has the requested id, or it was forgotten 30 days after its end."""
+
+    code = "unknown-job"
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"there is no job {job_id[:80]!r}", hint="`routines jobs` lists what is queued"
+        )
+
+
+class JobConflict(RoutinesError):
+    """An id is taken by a job of other content. Nothing was added.
+
+    Attributes:
+        job_id: The id.
+    """
+
+    code = "job-conflict"
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"the id {job_id[:80]!r} belongs to a job of other content: nothing was added",
+            hint="repeat exactly what was asked, or give another id",
+        )
+
+
+class LeaseLost(RoutinesError):
+    """A program may not, or no longer, work a job.
+
+    Attributes:
+        why: `lapsed`, `cancelled`, `settled` or `stranger`.
+    """
+
+    code = "lease-lost"
+
+    def __init__(self, job_id: str, why: str, message: str) -> None:
+        self.job_id = job_id
+        self.why = why
+        super().__init__(f"job {job_id[:80]!r}: {message}", hint="stop working on it")
 
 
 class EngineMisuse(RoutinesError):

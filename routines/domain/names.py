@@ -77,6 +77,19 @@ def safe_name(text: str) -> str:
     return f"{head}%-{digest}"
 
 
+def cased_name(text: str) -> str:
+    """Return a file name for *text*, another one for each way to write it in upper and lower case.
+
+    What programs call their things may differ in case alone, and a file system may not see that.
+    """
+    safe = safe_name(text)
+    if same_name(text) == text:
+        return safe
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASHED]
+    head = safe.encode()[: _LONGEST - _HASHED - 2].decode("utf-8", "ignore")
+    return f"{head}%-{digest}"
+
+
 def instant_name(instant: datetime) -> str:
     """Return `2026-07-01T09-00-00Z`: an instant as a file name, to the second."""
     text = instant.astimezone(UTC).isoformat(timespec="seconds")

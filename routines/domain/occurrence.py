@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from routines.domain.names import (
+    cased_name,
     day_name,
     format_instant,
     instant_name,
@@ -80,7 +81,9 @@ class Occurrence:
                 return instant
             case Kind.MANUAL:
                 return f"{instant}.{_MANUAL}{self.id}"
-            case _:
+            case Kind.JOB:
+                return f"{instant}.{cased_name(self.id)}"
+            case Kind.WAKE:
                 return f"{instant}.{safe_name(self.id)}"
 
     @property
@@ -99,9 +102,7 @@ class Occurrence:
         Args:
             draft: What tells apart drafts of one slot; other kinds have their own id.
         """
-        last = {Kind.SLOT: draft, Kind.MANUAL: f"{_MANUAL}{self.id}"}.get(
-            self.kind, safe_name(self.id)
-        )
+        last = draft if self.kind is Kind.SLOT else self.stem.partition(".")[2]
         owner = self.folder.replace("/", "~")
         return f"open/{owner}~{instant_name(self.instant)}~{last}"
 

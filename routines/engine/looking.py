@@ -326,6 +326,8 @@ class Looker:
             return
         self._pruned_at = awake
         try:
-            RetentionStore(self._state, clock=self._clock).prune(self._keep, now=now)
+            RetentionStore(self._state, clock=self._clock).prune(
+                self._keep, now=now, everything=False
+            )
         except StoreError as error:
             log.warning("not-pruned", extra={"error": error.message})

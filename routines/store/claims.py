@@ -124,12 +124,21 @@ class Claim:
             self._append(end)
         elif self._doubtful:
             # Ours, from before a failed sync. Written once more, word for word: either line may
-            # be the one that the disk keeps.
             self._append(end)
-        with contextlib.suppress(OSError):
-            # Only a second name: whoever reconciles next removes it if this fails.
-            files.remove(self.open_path)
+        self._is_over()
         return self.record
+
+    def _is_over(self) -> None:
+        """Take the name in `open/` away: what it stood for has an outcome that is on the disk."""
+        # Only a second name: whoever reconciles next does this if it fails.
+        with contextlib.suppress(OSError, StoreError):
+            if self.occurrence.kind is Kind.JOB:
+                # Here and not above: only jobs have a feed.
+                from routines.store.job_feed import JobFeed
+
+                JobFeed(self._state).publish(self.open_path, self.fd, self.occurrence.id)
+            else:
+                files.remove(self.open_path)
 
     def _append(self, event: dict[str, Any]) -> None:
         line = encode(event)
@@ -210,6 +219,16 @@ class OpenEntry:
 
     name: str
     claim_path: str
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether it is of a run by hand."""
+        return self.name.rpartition("~")[2].startswith("manual-") and not self.is_job
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it is of a job."""
+        return self.name.startswith("job~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +348,7 @@ class ClaimStore:
                 _fail_not_durable(claim, fault, at=at)
         for index, claim in linked.items():
             if drafts[index].end is not None and results[index] is claim:
-                with contextlib.suppress(OSError):
-                    files.remove(claim.open_path)
+                claim._is_over()  # noqa: SLF001 - the store's own
         return results
 
     def _write(self, draft: Draft, claim_path: str, *, at: datetime) -> _Made | None:
@@ -439,14 +457,18 @@ class ClaimStore:
         return any(
             locks.path_is_locked(self._state.at(entry.claim_path)) is not True
             for entry in self.open_entries()
-            if entry.name.rpartition("~")[2].startswith("manual-")
+            if entry.is_by_hand
         )
 
-    def hold(self, entry: OpenEntry) -> Claim | None:
+    def hold(self, entry: OpenEntry, *, sync: bool = True) -> Claim | None:
         """Take the lock of an open claim and read it again.
 
         What it says is synced first, since whoever wrote it may have died before that: what is
         done next would otherwise stand on something that a power cut takes away.
+
+        Args:
+            entry: Which.
+            sync: False for a caller who was told what it says, and so knows it on the disk.
 
         Returns:
             The claim; None if its owner has the lock, if it is settled (its name in `open/` then
@@ -463,7 +485,7 @@ class ClaimStore:
         except OSError as error:
             raise files.fault(error, "open", path) from error
         try:
-            claim = self._hold(entry, fd)
+            claim = self._hold(entry, fd, sync=sync)
         except OSError as error:
             locks.let_go(fd)
             raise files.fault(error, "hold", path) from error
@@ -471,17 +493,18 @@ class ClaimStore:
             locks.let_go(fd)
         return claim
 
-    def _hold(self, entry: OpenEntry, fd: int) -> Claim | None:
+    def _hold(self, entry: OpenEntry, fd: int, *, sync: bool) -> Claim | None:
         if not locks.try_lock(fd):
             return None
         record = _fold_fd(fd, _occurrence_of(entry.claim_path, files.read_fd(fd)), entry.claim_path)
         claim = Claim(self._state, record, fd, f"open/{entry.name}")
         if not self._is_name_of(entry, claim):
             return None
-        files.calls.fsync(fd)
-        files.sync_folder(os.path.dirname(claim.path))
+        if sync or record.end is not None:
+            files.calls.fsync(fd)
+            files.sync_folder(os.path.dirname(claim.path))
         if record.end is not None:
-            files.discard(claim.open_path)
+            claim._is_over()  # noqa: SLF001 - the store's own
             return None
         return claim
 
@@ -631,7 +654,9 @@ def _occurrence_of(claim_path: str, data: bytes) -> Occurrence:
         session = named.get("session")
         return Occurrence(Kind.WAKE, str(session or owner[-1]), instant, last)
     if owner[0] == "job":
-        return Occurrence(Kind.JOB, "", instant, last)
+        # The name may hold a hash of the id, where that is long or written in capitals.
+        own = Occurrence(Kind.JOB, "", instant, str(named.get("id")).removeprefix("job:"))
+        return own if own.claim_path == claim_path else Occurrence(Kind.JOB, "", instant, last)
     routine = str(named.get("routine") or owner[0])
     if last.startswith("manual-"):
         return Occurrence(Kind.MANUAL, routine, instant, last.removeprefix("manual-"))

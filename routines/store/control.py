@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from routines.domain.names import (
+    cased_name,
     day_name,
     format_instant,
     instant_name,
@@ -66,6 +67,8 @@ class Cancel:
         at: When.
         reason: In words, may be empty.
         newer: The newer slot that is to take its place, or None.
+        intent: What the program that asked calls it, or None.
+        lane: Whether the job's whole lane is failed: it then ends so, and not as cancelled.
     """
 
     ref: str
@@ -75,6 +78,8 @@ class Cancel:
     at: datetime
     reason: str = ""
     newer: str | None = None
+    intent: str | None = None
+    lane: bool = False
 
 
 class CancelStore:
@@ -84,7 +89,9 @@ class CancelStore:
         self._state = state
 
     def _folder(self, ref: str) -> str:
-        return self._state.at("cancels", safe_name(ref))
+        # Ids of jobs are a program's own, and may differ in case alone.
+        name = cased_name(ref) if ref.startswith("job:") else safe_name(ref)
+        return self._state.at("cancels", name)
 
     def ask(
         self,
@@ -95,6 +102,8 @@ class CancelStore:
         at: datetime,
         reason: str = "",
         newer: str | None = None,
+        intent: str | None = None,
+        lane: bool = False,
     ) -> Cancel:
         """Record an intent; asking again adds another, which is harmless.
 
@@ -105,11 +114,13 @@ class CancelStore:
             at: When.
             reason: In words.
             newer: The newer slot that is to take its place, or None.
+            intent: What the program that asks calls it, or None.
+            lane: Whether the job's whole lane is failed.
 
         Raises:
             NotDurable: It could not be written; nothing was asked.
         """
-        cancel = Cancel(ref, secrets.token_hex(6), by, person, at, reason, newer)
+        cancel = Cancel(ref, secrets.token_hex(6), by, person, at, reason, newer, intent, lane)
         path = os.path.join(self._folder(ref), f"{cancel.id}.json")
         data = {
             "ref": ref,
@@ -118,6 +129,8 @@ class CancelStore:
             "at": format_instant(at),
             "reason": reason,
             "newer": newer,
+            "intent": intent,
+            "lane": lane,
         }
         try:
             _write(path, data)
@@ -143,8 +156,16 @@ class CancelStore:
                         parse_instant(found["at"]),
                         str(found["reason"]),
                         found.get("newer"),
+                        found.get("intent"),
+                        bool(found.get("lane")),
                     )
         return None
+
+    def intents(self, ref: str) -> list[str]:
+        """Return what programs call their intents to cancel *ref*, accepted or not."""
+        folder = self._folder(ref)
+        found = (_read(os.path.join(folder, name)) for name in files.names(folder))
+        return [str(one["intent"]) for one in found if one and one.get("intent") is not None]
 
     def accept(self, cancel: Cancel) -> bool:
         """Take an intent up, so that it can't be withdrawn any more; False if it was."""

@@ -235,6 +235,16 @@ def add_folder(path: str, mode: int = _FOLDER_MODE) -> list[str]:
     return [os.path.dirname(folder) for folder in unsynced]
 
 
+def doubt(path: str, *, below: str) -> None:
+    """Forget what this process knows of *path* and the folders above it, down from *below*.
+
+    Where folders come and go, another process may have made one anew and died before its sync.
+    """
+    while path != below and path.startswith(below):
+        _rooted.discard(path)
+        path = os.path.dirname(path)
+
+
 def make_folder(path: str, *, mode: int = _FOLDER_MODE) -> None:
     """Make *path* and what is missing above it, durably; private unless *mode* says otherwise."""
     for parent in add_folder(path, mode):
@@ -383,7 +393,7 @@ def create(path: str, data: bytes, *, mode: int = _FILE_MODE) -> bool:
     is told that it failed never sees it.
     """
     draft = _write_draft(path, data, sync=True, mode=mode)
-    created = _publish(draft, path)
+    created = publish(draft, path)
     try:
         # Also when it was there already: whoever made it may have died before its sync.
         sync_folder(os.path.dirname(path))
@@ -394,7 +404,7 @@ def create(path: str, data: bytes, *, mode: int = _FILE_MODE) -> bool:
     return created
 
 
-def _publish(draft: str, path: str) -> bool:
+def publish(draft: str, path: str) -> bool:
     """Give *draft* the name *path* unless that is taken; the draft's own name goes."""
     try:
         # An exclusive open would leave an empty file if we died before writing.
@@ -423,8 +433,12 @@ def _publish_by_rename(draft: str, path: str) -> bool:
     return True
 
 
-def create_many(items: Sequence[tuple[str, bytes]]) -> set[str]:
+def create_many(items: Sequence[tuple[str, bytes]], *, first: Iterable[str] = ()) -> set[str]:
     """Create many files as `create` does, with one round of syncs for them and one for folders.
+
+    Args:
+        items: Paths and what is in them.
+        first: Folders whose names are to be on the disk before any of the files is there.
 
     Returns:
         The paths that were created here; the names of the others were taken.
@@ -434,11 +448,15 @@ def create_many(items: Sequence[tuple[str, bytes]]) -> set[str]:
     try:
         for path, data in items:
             drafts[path] = _write_draft(path, data, sync=False)
-        failures = in_parallel({path: (_sync_path, draft) for path, draft in drafts.items()})
+        work: dict[str, tuple[Callable[[Any], None], Any]] = {
+            path: (_sync_path, draft) for path, draft in drafts.items()
+        }
+        work |= {folder: (sync_folder, folder) for folder in first}
+        failures = in_parallel(work)
         for error in failures.values():
             raise error
         for path, draft in drafts.items():
-            if _publish(draft, path):
+            if publish(draft, path):
                 created.add(path)
         sync_folders(os.path.dirname(path) for path, _ in items)
     except OSError:
@@ -518,6 +536,18 @@ def replace(path: str, data: bytes, *, sync: bool = True) -> None:
         raise
     if sync:
         sync_folder(os.path.dirname(path))
+
+
+def overwrite(path: str, data: bytes) -> None:
+    """Write *data* over the beginning of *path*, which is made if it is missing; not synced.
+
+    For what only saves work: a crash may leave anything in it, so a reader must not trust it.
+    """
+    fd = calls.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+    try:
+        write_all(fd, data)
+    finally:
+        calls.close(fd)
 
 
 def remove(path: str) -> bool:

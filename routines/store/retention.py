@@ -55,6 +55,7 @@ class Pruned:
         outputs: Output folders.
         bytes: The size of these in all.
         drafts: Files that a crash left before they had their name.
+        ids: Ids of jobs that are not remembered any more.
     """
 
     claims: int = 0
@@ -62,6 +63,7 @@ class Pruned:
     outputs: int = 0
     bytes: int = 0
     drafts: int = 0
+    ids: int = 0
 
 
 class RetentionStore:
@@ -73,8 +75,13 @@ class RetentionStore:
         self._claims = ClaimStore(state)
         self._sessions = SessionStore(state)
 
-    def prune(self, keep: Keep, *, now: datetime) -> Pruned:
+    def prune(self, keep: Keep, *, now: datetime, everything: bool = True) -> Pruned:
         """Remove what *keep* does not cover.
+
+        Args:
+            keep: How much is kept.
+            now: The present.
+            everything: Whether all ids of jobs are looked at, and not a part of them.
 
         Raises:
             NotDurable: Something could not be removed; what was removed before is gone.
@@ -90,9 +97,18 @@ class RetentionStore:
                 self._state.path, skip=_WITHOUT_DRAFTS, before=now - _DRAFT_IS_LEFT
             )
             ManagedStore(self._state).prune(now - timedelta(days=keep.days))
+            if files.names(self._state.at("jobs")):
+                pruned.ids = self._prune_jobs(keep, now, everything=everything)
         except OSError as error:
             raise files.fault(error, "prune", self._state.path) from error
         return pruned
+
+    def _prune_jobs(self, keep: Keep, now: datetime, *, everything: bool) -> int:
+        # Here and not above: most state folders have none.
+        from routines.store.job_retention import JobRetention
+
+        jobs = JobRetention(self._state, clock=self._clock)
+        return jobs.prune(days=keep.days, now=now, everything=everything).ids
 
     def _prune_claims(self, folder: str, keep: Keep, now: datetime, pruned: Pruned) -> None:
         root = self._state.at("claims", folder)
@@ -206,4 +222,6 @@ def _is_slot_by(now: datetime, name: str) -> bool:
 
 
 def _is_fresh(session: str) -> bool:
+    if session.startswith("job:"):
+        return True
     return session.startswith(("routine:", "wake:")) and "@" in session

@@ -46,6 +46,7 @@ from tests.builders import (
     skipped,
     slot,
 )
+from tests.store import job_operations
 from tests.store.crash import Tell, Told, claim_files, server_later
 
 OTHER_BOOT = "5f2c0a6e-0000-4000-8000-000000000002"
@@ -1328,4 +1329,17 @@ REST.append(
     )
 )
 
-OPERATIONS = [*CLAIMS, *CURSORS, *SESSIONS, *CONTROL, *REPLIES, *ALERTS, *STATE, *WAKEUPS, *REST]
+JOBS = job_operations.operations(Operation)
+
+OPERATIONS = [
+    *CLAIMS,
+    *CURSORS,
+    *SESSIONS,
+    *CONTROL,
+    *REPLIES,
+    *ALERTS,
+    *STATE,
+    *WAKEUPS,
+    *JOBS,
+    *REST,
+]

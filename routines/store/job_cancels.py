@@ -1,0 +1,313 @@
+"""What programs ask of jobs: cancel one, fail a lane."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from routines.domain.clock import Clock
+from routines.domain.job import Job, key_of
+from routines.domain.outcome import Outcome, Reason
+from routines.domain.record import Owner, Record, outcome_event
+from routines.errors import StoreBusy, StoreError
+from routines.store.claims import Claim, ClaimStore, OpenEntry
+from routines.store.control import CancelStore
+from routines.store.job_settling import intents_of, knows_intent, settling
+from routines.store.jobs import JobStore, job_of
+from routines.store.state import State
+
+
+class CancelWord(StrEnum):
+    """What came of a cancel."""
+
+    RECORDED = "recorded"
+    REPLAYED = "replayed"
+    CONFLICT = "conflict"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAnswer:
+    """What came of a cancel.
+
+    Attributes:
+        word: `recorded`, `replayed`, `conflict` or `missing`.
+        outcome: How the job has ended, or None: a running one is asked to end.
+        detail: Why it is a conflict.
+    """
+
+    word: CancelWord
+    outcome: str | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneFailed:
+    """What came of failing a lane, this time.
+
+    Attributes:
+        failed: Jobs that have ended so.
+        asked: Jobs that run and were asked to end; they had not when this returned.
+        more: Whether to call again: others are left, or some have not ended.
+    """
+
+    failed: tuple[str, ...]
+    asked: tuple[str, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Who wants a job to end, and how."""
+
+    by: str
+    person: bool
+    reason: str
+    intent: str | None = None
+    lane: bool = False
+
+    @property
+    def end(self) -> tuple[Outcome, Reason]:
+        if self.lane:
+            return Outcome.FAILED, Reason.LANE
+        return Outcome.CANCELLED, Reason.PERSON if self.person else Reason.TURN
+
+
+class JobCanceller:
+    """Ends jobs of one state folder before they have ended by themselves."""
+
+    def __init__(self, state: State, jobs: JobStore, *, clock: Clock, owner: Owner) -> None:
+        self._state = state
+        self._jobs = jobs
+        self._clock = clock
+        self._owner = owner
+        self._claims = ClaimStore(state)
+        self._cancels = CancelStore(state)
+
+    def cancel(
+        self,
+        job_id: str,
+        intent_id: str,
+        *,
+        by: str,
+        person: bool = True,
+        reason: str = "",
+        only_if_queued: bool = False,
+    ) -> CancelAnswer:
+        """Cancel a job; what is recorded here before its settlement makes it `cancelled`.
+
+        Raises:
+            StoreBusy, NotDurable: Nothing was recorded; ask again, by the same intent.
+        """
+        asked = _Asked(by, person, reason, intent_id)
+        now = self._clock.now()
+        self._jobs.bring_up(now)
+        known = self._jobs.find(job_id)
+        if known is None:
+            return CancelAnswer(CancelWord.MISSING)
+        with settling(self._state, known.job.occurrence):
+            record = self._claims.read(known.job.occurrence)
+            if record is None and not known.is_queued:
+                return CancelAnswer(CancelWord.CONFLICT, detail="it has ended long ago")
+            if record is None:
+                if self._end_queued(known.job, asked, now):
+                    return CancelAnswer(CancelWord.RECORDED, asked.end[0].value)
+                record = self._claims.read(known.job.occurrence)
+            if record is None:
+                return CancelAnswer(CancelWord.MISSING)
+            if knows_intent(self._state, record, intent_id):
+                return CancelAnswer(CancelWord.REPLAYED, _outcome_of(record))
+            if record.end is not None:
+                return CancelAnswer(CancelWord.CONFLICT, _outcome_of(record), "it has ended")
+            return self._cancel_claimed(record, asked, now, only_if_queued=only_if_queued)
+
+    def _cancel_claimed(
+        self, record: Record, asked: _Asked, now: datetime, *, only_if_queued: bool
+    ) -> CancelAnswer:
+        if not record.is_under_way:
+            claim = self._claims.hold(_entry_of(record))
+            if claim is not None:
+                try:
+                    if not claim.record.is_under_way:
+                        self._settle(claim, asked, now)
+                        return CancelAnswer(CancelWord.RECORDED, _outcome_of(claim.record))
+                finally:
+                    claim.let_go()
+        if only_if_queued:
+            return CancelAnswer(CancelWord.CONFLICT, detail="it is running, or about to")
+        self._ask(record, asked, now)
+        return CancelAnswer(CancelWord.RECORDED)
+
+    def _ask(self, record: Record, asked: _Asked, now: datetime) -> None:
+        self._cancels.ask(
+            record.ref,
+            by=asked.by,
+            person=asked.person,
+            at=now,
+            reason=asked.reason,
+            intent=asked.intent,
+            lane=asked.lane,
+        )
+
+    def _settle(self, claim: Claim, asked: _Asked, now: datetime) -> None:
+        outcome, reason = asked.end
+        more = intents_of(self._state, claim.record)
+        if asked.intent is not None:
+            more["intents"] = sorted({asked.intent, *more.get("intents", ())})
+        claim.settle(
+            outcome, reason, asked.reason, at=now, by=asked.by, settled_by=self._owner.user, **more
+        )
+        self._cancels.clear(claim.record.ref)
+
+    def _end_queued(self, job: Job, asked: _Asked, now: datetime) -> bool:
+        """Claim a queued job and settle it in one; False if another process has it."""
+        claim = self._jobs.take(job, at=now, end=self._end_line(asked, now), extra=self._extra())
+        if claim is None:
+            return False
+        claim.let_go()
+        return True
+
+    def _extra(self) -> dict[str, Any]:
+        return {"owner": self._owner.to_json(), "tz": "UTC"}
+
+    def _end_line(self, asked: _Asked, now: datetime) -> dict[str, Any]:
+        outcome, reason = asked.end
+        more: dict[str, Any] = {} if asked.intent is None else {"intents": [asked.intent]}
+        return outcome_event(
+            at=now,
+            outcome=outcome,
+            reason=reason,
+            detail=asked.reason,
+            by=asked.by,
+            settled_by=self._owner.user,
+            **more,
+        )
+
+    # Lanes --------------------------------------------------------------------------------------
+
+    def fail_lane(
+        self, lane: str, reason: str, *, by: str, person: bool, limit: int, wait_s: float
+    ) -> LaneFailed:
+        """Fail what is queued or runs in *lane*, at most *limit* jobs, what runs first.
+
+        Args:
+            lane: Which.
+            reason: Kept in each record.
+            by: Who.
+            person: Whether a person asks.
+            limit: How many at most.
+            wait_s: How long the ends of running turns are awaited.
+
+        Raises:
+            StoreBusy, NotDurable: What was failed before is failed; call again.
+        """
+        asked = _Asked(by, person, reason, lane=True)
+        now = self._clock.now()
+        whole = self._jobs.bring_up(now)
+        failed: list[str] = []
+        running: list[Record] = []
+        more = not whole
+        for record in self._open_of(lane):
+            if len(failed) + len(running) >= limit:
+                more = True
+                break
+            if self._fail_claimed(record, asked, now):
+                failed.append(record.occurrence.id)
+            else:
+                running.append(record)
+        left = limit - len(failed) - len(running)
+        queued, more_queued = self._fail_queued(lane, asked, now, left)
+        failed += queued
+        ended = self._await_ends(running, wait_s)
+        asked_still = [r.occurrence.id for r in running if r.occurrence.id not in ended]
+        return LaneFailed(
+            (*failed, *ended), tuple(asked_still), more or more_queued or bool(asked_still)
+        )
+
+    def _open_of(self, lane: str) -> list[Record]:
+        found = []
+        for record in self._jobs.open_records():
+            job = job_of(record)
+            if job is not None and job.lane == lane:
+                found.append(record)
+        return sorted(found, key=lambda one: not one.is_under_way)
+
+    def _fail_claimed(self, record: Record, asked: _Asked, now: datetime) -> bool:
+        """Fail a claimed job; False if it runs, and was asked to end."""
+        with settling(self._state, record.occurrence):
+            record = self._claims.read(record.occurrence) or record
+            if record.end is not None:
+                return True
+            if not record.is_under_way:
+                claim = self._claims.hold(_entry_of(record))
+                if claim is not None:
+                    try:
+                        if not claim.record.is_under_way:
+                            self._settle(claim, asked, now)
+                            return True
+                    finally:
+                        claim.let_go()
+            if self._cancels.pending(record.ref) is None and record.last != "cancelling":
+                self._ask(record, asked, now)
+            return False
+
+    def _fail_queued(
+        self, lane: str, asked: _Asked, now: datetime, limit: int
+    ) -> tuple[list[str], bool]:
+        jobs: list[Job] = []
+        for job in self._queued_of(lane):
+            if len(jobs) >= limit:
+                return self._fail_many(jobs, asked, now), True
+            jobs.append(job)
+        return self._fail_many(jobs, asked, now), False
+
+    def _queued_of(self, lane: str) -> Iterator[Job]:
+        wanted = key_of(lane)[:16]
+        for places in (self._jobs.queued(), self._jobs.later_places()):
+            for place in places:
+                job = self._jobs.peek(place) if place.lane == wanted else None
+                if job is not None and job.lane == lane and not self._has_claim(job):
+                    yield job
+
+    def _has_claim(self, job: Job) -> bool:
+        return self._claims.is_claimed(job.occurrence)
+
+    def _fail_many(self, jobs: list[Job], asked: _Asked, now: datetime) -> list[str]:
+        end = self._end_line(asked, now)
+        drafts = [self._jobs.draft(job, end=end, extra=self._extra()) for job in jobs]
+        failed = []
+        for job, taken in zip(jobs, self._claims.take_many(drafts, at=now), strict=True):
+            if isinstance(taken, StoreBusy):
+                continue
+            if isinstance(taken, StoreError):
+                raise taken
+            if taken is not None:
+                taken.let_go()
+                failed.append(job.id)
+            self._jobs.forget_names(job)
+        return failed
+
+    def _await_ends(self, running: list[Record], wait_s: float) -> list[str]:
+        ended: list[str] = []
+        until = self._clock.awake() + wait_s
+        waiting = list(running)
+        while waiting:
+            for record in list(waiting):
+                now = self._claims.read(record.occurrence)
+                if now is None or now.end is not None:
+                    waiting.remove(record)
+                    ended.append(record.occurrence.id)
+            if not waiting or self._clock.awake() >= until:
+                break
+            self._clock.sleep(0.2)
+        return ended
+
+
+def _entry_of(record: Record) -> OpenEntry:
+    name = record.occurrence.open_path("").removeprefix("open/")
+    return OpenEntry(name, record.path or record.occurrence.claim_path)
+
+
+def _outcome_of(record: Record) -> str | None:
+    return None if record.outcome is None else record.outcome.value

@@ -1,0 +1,481 @@
+"""The queue on disk: what was accepted, and in which order it goes.
+
+    jobs/ids/<ab>/<key>.json     a job whole: this name is the acceptance, and remembers the id
+    jobs/queued/...              empty names in the order of all; jobs/queues/<queue>/... of one
+    jobs/later/<day>/<minute>/   names of jobs that wait for their time; jobs/waits/<queue>/... too
+    jobs/batches/                many jobs that were accepted at once and are not all spread yet
+    jobs/purging/                purges that are not finished yet
+    jobs/next                    the number that the next job gets: saves work, decides nothing
+
+Names in an order are on the disk before the acceptance: a crash between leaves a name without a
+job, which whoever looks at it removes. The claim is the taking (PROMISES J2): it is made before
+the names go, and holds the whole job. What was taken and what was purged is told by the claim and
+by the acceptance; the orders only say where to look.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from routines.domain.clock import Clock
+from routines.domain.job import (
+    ID_LENGTH,
+    ID_LETTERS,
+    MOST_AT_ONCE,
+    Checked,
+    Job,
+    JobRequest,
+    Place,
+    check_job,
+    key_of,
+)
+from routines.domain.names import format_instant
+from routines.domain.occurrence import Kind, Occurrence
+from routines.domain.outcome import Outcome, Reason, Trigger, one_line
+from routines.domain.record import Record
+from routines.errors import InvalidJob, JobConflict, StoreBusy, StoreError
+from routines.store import files
+from routines.store.claims import Claim, ClaimStore, Draft
+from routines.store.job_batches import BatchStore
+from routines.store.job_index import JobIndex
+from routines.store.job_later import LaterStore, Waiting
+from routines.store.state import State
+
+# As history shows of any prompt.
+_SHOWN = 200
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of a request.
+
+    Attributes:
+        id: The job's id.
+        is_new: Whether it was added now; else the same had been added before.
+    """
+
+    id: str
+    is_new: bool
+
+    @property
+    def word(self) -> str:
+        """`added` or `duplicate`."""
+        return "added" if self.is_new else "duplicate"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known under an id.
+
+    Attributes:
+        job: The job.
+        record: Its claim; None while it is queued, or if that was pruned.
+        is_queued: Whether it waits to be claimed.
+    """
+
+    job: Job
+    record: Record | None
+    is_queued: bool
+
+
+class JobStore:
+    """The queue of one state folder."""
+
+    def __init__(self, state: State, *, clock: Clock) -> None:
+        self._state = state
+        self._clock = clock
+        self._claims = ClaimStore(state)
+        self._queued = JobIndex(state, "queued")
+        self._later = LaterStore(state)
+        self._batches = BatchStore(state, self._spread)
+
+    # Names --------------------------------------------------------------------------------------
+
+    def _record_path(self, key: str) -> str:
+        return self._state.at("jobs", "ids", key[:2], f"{key}.json")
+
+    def _queue(self, queue: str) -> JobIndex:
+        return JobIndex(self._state, "queues", key_of(queue))
+
+    def _waits(self, queue: str) -> JobIndex:
+        return JobIndex(self._state, "waits", key_of(queue))
+
+    def adding(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the lock under which jobs are accepted: nobody is in the middle of it meanwhile."""
+        return files.section(self._state.at("locks", "jobs", "add.lock"), what="the queue")
+
+    # Adding -------------------------------------------------------------------------------------
+
+    def add(self, requests: Sequence[JobRequest], *, by: str) -> list[Added]:
+        """Accept jobs, all or none; they are on the disk on return.
+
+        Raises:
+            InvalidJob: A field can't be used. Nothing was added.
+            JobConflict: An id belongs to a job of other content. Nothing was added.
+            StoreBusy, NotDurable: Nothing was added.
+        """
+        if len(requests) > MOST_AT_ONCE:
+            raise InvalidJob("jobs", f"{len(requests)} at once; the most is {MOST_AT_ONCE}")
+        now = self._clock.now()
+        checked = [check_job(one, new_id=_new_id(), now=now) for one in requests]
+        wanted: dict[str, Checked] = {}
+        for one in checked:
+            if wanted.setdefault(one.id, one).digest != one.digest:
+                raise JobConflict(one.id)
+        try:
+            with self.adding():
+                fresh = self._unknown(wanted)
+                batch = self._accept(fresh, now, by)
+        except OSError as error:
+            raise files.fault(error, "write", self._state.at("jobs")) from error
+        if batch is not None:
+            self._batches.spread(batch)
+        new = {one.id for one in fresh}
+        answers = []
+        for one in checked:
+            answers.append(Added(one.id, one.id in new))
+            # Given twice in one call: the second is a repeat.
+            new.discard(one.id)
+        return answers
+
+    def _unknown(self, wanted: Mapping[str, Checked]) -> list[Checked]:
+        """Return what is not known yet. What is, and is the same, is then on the disk."""
+        pending = self._batches.digests()
+        fresh, folders = [], set()
+        for job_id, one in wanted.items():
+            key = key_of(job_id)
+            known = self._record(key)
+            digest = pending.get(key) if known is None else known.digest
+            if digest is None:
+                fresh.append(one)
+            elif digest != one.digest:
+                raise JobConflict(job_id)
+            elif known is not None:
+                folders.add(os.path.dirname(self._record_path(key)))
+        # Who answers "already" answers for it: the first may have died before its sync.
+        files.sync_folders(folders)
+        return fresh
+
+    def _accept(self, fresh: list[Checked], now: datetime, by: str) -> Any:
+        if not fresh:
+            return None
+        number = self._numbers(len(fresh))
+        jobs = [
+            one.job(added_at=self._free_instant(one.id, now), number=number + index, by=by)
+            for index, one in enumerate(fresh)
+        ]
+        if len(jobs) > 1:
+            return self._batches.decide(jobs)
+        job = jobs[0]
+        path = self._record_path(key_of(job.id))
+        try:
+            files.make_folder(os.path.dirname(path))
+            files.create_many([(path, _encode(job))], first=self._put_in_order([job], now))
+        except OSError:
+            # `create` takes back what it could not sync: told "failed", nobody sees it run later.
+            with contextlib.suppress(OSError, StoreError):
+                self.forget_names(job)
+            raise
+        return None
+
+    def _put_in_order(self, jobs: Sequence[Job], now: datetime) -> list[str]:
+        """Name jobs where they will be looked for; return the folders that are to be synced."""
+        due = [job for job in jobs if job.not_before is None or job.not_before <= now]
+        later = [job for job in jobs if job.not_before is not None and job.not_before > now]
+        folders = self._queued.name(job.place for job in due)
+        for queue, places in _by_queue(due).items():
+            folders += self._queue(queue).name(places)
+        for queue, places in _by_queue(later).items():
+            folders += self._waits(queue).name(places)
+        return folders + self._later.name(later)
+
+    def _spread(self, jobs: Sequence[Job]) -> None:
+        """Do for a part of a batch what `add` does for one job; again is harmless."""
+        missing = [job for job in jobs if not files.exists(self._record_path(key_of(job.id)))]
+        if not missing:
+            return
+        order = self._put_in_order(missing, self._clock.now())
+        items = [(self._record_path(key_of(job.id)), _encode(job)) for job in missing]
+        for folder in {os.path.dirname(path) for path, _ in items}:
+            files.make_folder(folder)
+        files.create_many(items, first=order)
+
+    def _free_instant(self, job_id: str, now: datetime) -> datetime:
+        """Return the second that a job is filed under; an id that was free again may have one."""
+        instant = now.astimezone(UTC).replace(microsecond=0)
+        while self._claims.is_claimed(Occurrence(Kind.JOB, "", instant, job_id)):
+            instant += _SECOND
+        return instant
+
+    # Numbers ------------------------------------------------------------------------------------
+
+    def _next_path(self) -> str:
+        return self._state.at("jobs", "next")
+
+    def current(self) -> int:
+        """Return the number that the next job gets, as far as that is known without looking."""
+        words = (files.read(self._next_path()) or b"").split(b"\n")[0].split()
+        boot = (self._state.format.boot or "-").encode()
+        if len(words) == 2 and words[0].isdigit() and words[1] == boot:  # noqa: PLR2004
+            return int(words[0])
+        return 0
+
+    def _numbers(self, count: int) -> int:
+        """Return the first of *count* numbers that nobody has; under the lock."""
+        number = self.current() or self._newest_number() + 1
+        line = f"{number + count:012d} {self._state.format.boot or '-'}\n"
+        files.make_folder(os.path.dirname(self._next_path()))
+        # Not synced: after a power cut it is another boot, and the orders are asked.
+        files.overwrite(self._next_path(), line.encode())
+        return number
+
+    def newest_number(self) -> int:
+        """Return the highest number that a job has got; under the lock."""
+        return self.current() - 1 if self.current() else self._newest_number()
+
+    def _newest_number(self) -> int:
+        newest = max(self._queued.newest_number(), self._later.newest_number())
+        newest = max(newest, self._batches.newest_number())
+        for record in self.open_records():
+            job = job_of(record)
+            newest = max(newest, 0 if job is None else job.number)
+        return newest
+
+    # Reading ------------------------------------------------------------------------------------
+
+    def _record(self, key: str) -> Job | None:
+        data = files.read(self._record_path(key))
+        return None if data is None else _decode(data, key)
+
+    def find(self, job_id: str) -> Known | None:
+        """Return what is known under an id, or None; changes nothing."""
+        return self.find_by_key(key_of(job_id))
+
+    def find_by_key(self, key: str) -> Known | None:
+        """Return what is known under the key of an id, or None; changes nothing."""
+        job = self._record(key) or self._batches.find(key)
+        if job is None:
+            return None
+        record = self._claims.read(job.occurrence)
+        if record is not None:
+            return Known(job, record, is_queued=False)
+        if self._is_named(job):
+            return Known(job, None, is_queued=True)
+        # Claimed since it was looked for; or long ended, and its record was pruned.
+        return Known(job, self._claims.read(job.occurrence), is_queued=False)
+
+    def _is_named(self, job: Job) -> bool:
+        return (
+            self._queued.has(job.place)
+            or self._waits(job.queue).has(job.place)
+            or self._batches.find(key_of(job.id)) is not None
+        )
+
+    def is_accepted(self, job: Job) -> bool:
+        """Return whether *job* still is what its id means: it was not purged."""
+        known = self._record(key_of(job.id))
+        return known is not None and known.number == job.number
+
+    def open_records(self) -> Iterator[Record]:
+        """Yield the claims of jobs that have no outcome."""
+        for entry in self._claims.open_entries():
+            if entry.is_job:
+                record = self._claims.read_path(entry.claim_path)
+                if record is not None and record.end is None:
+                    yield record
+
+    def queued(self, queue: str | None = None, *, after: Place | None = None) -> Iterator[Place]:
+        """Yield what is queued and due, in the order it goes; of one queue or of all."""
+        yield from (self._queued if queue is None else self._queue(queue)).walk(after=after)
+
+    def waiting_for_their_time(self, queue: str) -> Iterator[Place]:
+        """Yield what is queued in *queue* and waits for its time."""
+        yield from self._waits(queue).walk()
+
+    def later_places(self) -> Iterator[Place]:
+        """Yield what waits for its time in any queue, earliest first."""
+        yield from (one.place for one in self._later.waiting())
+
+    def peek(self, place: Place) -> Job | None:
+        """Return the job at *place*, or None if there is none any more; changes nothing."""
+        job = self._record(place.key)
+        return job if job is not None and job.number == place.number else None
+
+    def is_waiting(self, job: Job) -> bool:
+        """Return whether a queued job waits for its time."""
+        return not self._queued.has(job.place) and self._waits(job.queue).has(job.place)
+
+    def has_queued(self) -> bool:
+        """Return whether anything is queued, due or not."""
+        return not (self._queued.is_empty() and self._later.is_empty() and self._batches.is_empty())
+
+    def next_later(self) -> datetime | None:
+        """Return when the next job that waits for its time is due, or None."""
+        return self._later.next_at()
+
+    # Bringing up to date ------------------------------------------------------------------------
+
+    def bring_up(self, now: datetime) -> bool:
+        """Finish what a crash left half done, and queue what is due now.
+
+        Returns:
+            Whether no batch is left: one that a live process is spreading stays.
+        """
+        whole = self._batches.finish()
+        for names in self._later.due(now):
+            found = [(one, self.peek(one.place)) for one in names]
+            due = [job for _, job in found if job is not None]
+            try:
+                files.sync_folders(self._put_in_order(due, now))
+            except OSError as error:
+                raise files.fault(error, "write", self._state.at("jobs", "queued")) from error
+            self._later.remove(one for one, job in found if job is not None)
+            current = self.current()
+            for job in due:
+                self._waits(job.queue).remove(job.place, current=current)
+            self._drop_dead([one for one, job in found if job is None])
+        return whole
+
+    def _drop_dead(self, names: Sequence[Waiting]) -> None:
+        """Remove names of jobs that were never accepted."""
+        if names:
+            with contextlib.suppress(StoreBusy), self.adding():
+                # Nobody is adding now: a name without a job belongs to one that died.
+                self._later.remove(one for one in names if self.peek(one.place) is None)
+
+    def tidy(self) -> None:
+        """Remove folders that were found empty on the way."""
+        self._queued.tidy(current=self.current())
+
+    # Taking -------------------------------------------------------------------------------------
+
+    def job_at(self, place: Place, queue: str | None = None) -> Job | None:
+        """Return the job at *place*; None if there is none, and its name then goes."""
+        job = self.peek(place)
+        if job is None:
+            with contextlib.suppress(StoreError), self.adding():
+                # Nobody is adding now: a name without a job belongs to one that died.
+                job = self.peek(place)
+                if job is None:
+                    self._queued.remove(place, current=self.current())
+                    if queue is not None:
+                        self._queue(queue).remove(place, current=self.current())
+        return job
+
+    def take(
+        self,
+        job: Job,
+        *,
+        at: datetime,
+        extra: Mapping[str, Any] | None = None,
+        event: dict[str, Any] | None = None,
+        end: dict[str, Any] | None = None,
+    ) -> Claim | None:
+        """Claim a queued job; it is then no longer queued.
+
+        Args:
+            job: Which.
+            at: The present.
+            extra: What else the claim says: its owner, the key of the turn, the routine.
+            event: Another line that the claim is born with.
+            end: The outcome line if it is settled in the same moment.
+
+        Returns:
+            The claim; None if another process has it, or it was purged.
+
+        Raises:
+            StoreBusy: It is being claimed this moment.
+            NotDurable: It could not be claimed: it is still queued, or settled `not-durable`.
+        """
+        draft = self.draft(job, extra=extra, event=event, end=end)
+        claim = self._claims.take(draft, at=at)
+        if claim is None and not self._claims.is_claimed(job.occurrence):
+            return None
+        # The claim decides. A name that stays is removed by whoever looks at it next.
+        self.forget_names(job)
+        if claim is None or self.is_accepted(job):
+            return claim
+        if claim.record.end is None:
+            # Purged while it was claimed: it is gone, and was counted.
+            claim.settle(Outcome.CANCELLED, Reason.PURGE, "its queue was purged", at=at)
+        claim.let_go()
+        return None
+
+    def draft(
+        self,
+        job: Job,
+        *,
+        extra: Mapping[str, Any] | None = None,
+        event: dict[str, Any] | None = None,
+        end: dict[str, Any] | None = None,
+    ) -> Draft:
+        """Return the claim of a job as it is to be made: it holds the whole job."""
+        claim = {
+            "session": job.session,
+            "trigger": Trigger.JOB.value,
+            "due_at": format_instant(job.due_at),
+            "by": job.by,
+            "agent": job.agent,
+            "prompt": one_line(job.prompt, most=_SHOWN),
+            "recurs": False,
+            **(extra or {}),
+            "job": job.to_json(),
+        }
+        return Draft(job.occurrence, claim, end, event)
+
+    def forget_names(self, job: Job) -> None:
+        """Take the names of a job out of every order."""
+        current, place = self.current(), job.place
+        self._queued.remove(place, current=current)
+        self._queue(job.queue).remove(place, current=current)
+        if job.not_before is not None:
+            self._waits(job.queue).remove(place, current=current)
+            self._later.remove(filter(None, [Waiting.of(job)]))
+
+    # Purging ------------------------------------------------------------------------------------
+
+    def forget(self, jobs: Sequence[Job]) -> None:
+        """Forget jobs that never ran, with their ids; on the disk on return. OSError if not."""
+        paths = [self._record_path(key_of(job.id)) for job in jobs]
+        for path in paths:
+            files.remove(path)
+        files.sync_folders(os.path.dirname(path) for path in paths)
+        for job in jobs:
+            self.forget_names(job)
+
+
+def _by_queue(jobs: Sequence[Job]) -> dict[str, list[Place]]:
+    found: dict[str, list[Place]] = {}
+    for job in jobs:
+        found.setdefault(job.queue, []).append(job.place)
+    return found
+
+
+def job_of(record: Record) -> Job | None:
+    """Return the job that a claim is of; None for a purge's, or one that can't be read."""
+    return Job.from_json(record.claim.get("job"))
+
+
+def _new_id() -> str:
+    return "j-" + "".join(secrets.choice(ID_LETTERS) for _ in range(ID_LENGTH))
+
+
+def _encode(job: Job) -> bytes:
+    text = json.dumps(job.to_json(), ensure_ascii=False)
+    # Half a surrogate pair has no UTF-8; its escape means the same to a reader of JSON.
+    return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _decode(data: bytes, key: str) -> Job | None:
+    try:
+        found = Job.from_json(json.loads(data))
+    except (ValueError, RecursionError):
+        return None
+    # A copy that was put under another name is not what that name means.
+    return found if found is not None and key_of(found.id) == key else None

@@ -1,0 +1,582 @@
+"""The queue on disk: what is accepted, in which order it goes, and who may have it."""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from routines.domain.job import LEASE, MOST_AT_ONCE, Ending, JobRequest, key_of
+from routines.domain.outcome import Outcome
+from routines.errors import InvalidJob, JobConflict, LeaseLost, StoreBusy, UnknownJob
+from routines.store import files, locks
+from routines.store.claims import ClaimStore
+from routines.store.control import Switch, SwitchStore
+from routines.store.job_work import LOOK_AHEAD
+from routines.store.sessions import Lease, SessionStore
+from tests.builders import NOW
+from tests.store.job_operations import Queue, job_ends, request
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Queue:
+    return Queue(str(tmp_path / "state"))
+
+
+def another(queue: Queue) -> Queue:
+    """The same queue as another process has it, at the same time."""
+    other = Queue(queue.state.path)
+    other.clock = queue.clock
+    for store in (other.jobs, other.work, other.purges, other.cancels):
+        store._clock = queue.clock  # type: ignore[attr-defined]
+    return other
+
+
+def claim(queue: Queue, name: str | None = None) -> Any:
+    claimed = queue.work.claim(name)
+    assert claimed is not None
+    return claimed
+
+
+def order(queue: Queue, name: str | None = None) -> list[str]:
+    """The ids as they are claimed and completed, one after the other."""
+    found = []
+    while (claimed := queue.work.claim(name)) is not None:
+        found.append(claimed.job.id)
+        queue.work.settle(claimed.job.id, claimed.token, Ending.COMPLETED)
+    return found
+
+
+# Adding (J1) -----------------------------------------------------------------------------------
+
+
+def test_the_same_again_is_a_duplicate_and_other_content_is_refused(queue: Queue) -> None:
+    (first,) = queue.jobs.add([request("a", priority=1)], by="ana")
+    (again,) = queue.jobs.add([request("a", priority=1)], by="bob")
+
+    assert (first.word, again.word) == ("added", "duplicate")
+    with pytest.raises(JobConflict):
+        queue.jobs.add([request("a", priority=2)], by="ana")
+    assert order(queue) == ["a"]
+
+
+def test_an_id_is_remembered_after_its_job_has_ended(queue: Queue) -> None:
+    queue.add("a")
+    order(queue)
+
+    (again,) = queue.jobs.add([request("a")], by="ana")
+
+    assert again.word == "duplicate"
+    assert order(queue) == []
+
+
+def test_many_at_once_are_all_or_none(queue: Queue) -> None:
+    queue.add("b")
+
+    with pytest.raises(JobConflict):
+        queue.jobs.add([request("a"), request("b", priority=1), request("c")], by="ana")
+
+    assert queue.jobs.find("a") is None
+    assert queue.jobs.find("c") is None
+    added = queue.jobs.add([request("a"), request("b"), request("a")], by="ana")
+    assert [one.word for one in added] == ["added", "duplicate", "duplicate"]
+    assert order(queue) == ["b", "a"]
+
+
+def test_one_bad_field_among_many_adds_none(queue: Queue) -> None:
+    with pytest.raises(InvalidJob, match="priority"):
+        queue.jobs.add([request("a"), request("b", priority="high")], by="ana")
+
+    assert not queue.jobs.has_queued()
+
+
+def test_one_id_with_two_contents_in_one_call_adds_none(queue: Queue) -> None:
+    with pytest.raises(JobConflict):
+        queue.jobs.add([request("a"), request("a", lane="x")], by="ana")
+
+    assert not queue.jobs.has_queued()
+
+
+def test_too_many_at_once_are_refused(queue: Queue) -> None:
+    with pytest.raises(InvalidJob, match="jobs"):
+        queue.jobs.add([JobRequest(prompt="x")] * (MOST_AT_ONCE + 1), by="ana")
+
+
+def test_a_batch_that_is_not_spread_yet_takes_its_ids_all_the_same(queue: Queue) -> None:
+    queue.jobs._batches.spread = lambda batch: bool(locks.let_go(batch.fd))  # type: ignore[method-assign]
+    queue.jobs.add([request("a"), request("b")], by="ana")
+    other = another(queue)
+
+    assert other.jobs.find("a") is not None
+    with pytest.raises(JobConflict):
+        other.jobs.add([request("b", priority=1)], by="bob")
+    (again,) = other.jobs.add([request("a")], by="bob")
+    assert again.word == "duplicate"
+    assert order(other) == ["a", "b"]
+    assert other.jobs._batches.is_empty()
+
+
+def test_a_batch_that_a_live_process_spreads_is_left_to_it(queue: Queue) -> None:
+    queue.jobs._batches.spread = lambda batch: True  # type: ignore[method-assign]
+    queue.jobs.add([request("a"), request("b")], by="ana")
+    other = another(queue)
+
+    assert other.jobs.bring_up(NOW) is False
+    assert other.work.claim() is None
+    with pytest.raises(StoreBusy):
+        other.purges.purge("default", by="bob")
+
+
+def test_ids_that_differ_in_case_alone_are_two_jobs(queue: Queue) -> None:
+    queue.add("Build")
+    queue.add("build")
+
+    assert order(queue) == ["Build", "build"]
+
+
+# The order (J2) --------------------------------------------------------------------------------
+
+
+def test_the_highest_priority_goes_first_and_then_arrival_over_all_queues(queue: Queue) -> None:
+    for job_id, priority, name in [
+        ("a", 0, "x"),
+        ("b", 5, "y"),
+        ("c", -1, "x"),
+        ("d", 5, "x"),
+        ("e", 0, "y"),
+    ]:
+        queue.add(job_id, priority=priority, queue=name)
+
+    assert order(queue) == ["b", "d", "a", "e", "c"]
+
+
+def test_a_program_may_ask_for_one_queue(queue: Queue) -> None:
+    queue.add("a", queue="x", priority=9)
+    queue.add("b", queue="y")
+
+    assert order(queue, "y") == ["b"]
+    assert order(queue, "none such") == []
+    assert order(queue, "x") == ["a"]
+
+
+def test_arrival_goes_on_when_the_clock_is_set_back_or_the_queue_was_empty(queue: Queue) -> None:
+    queue.add("a")
+    queue.clock._now -= timedelta(days=1)
+    queue.add("b")
+    assert order(queue) == ["a", "b"]
+    queue.add("c")
+    os.unlink(queue.state.at("jobs", "next"))
+    queue.add("d")
+
+    assert order(queue) == ["c", "d"]
+
+
+def test_the_order_is_kept_over_many_folders(queue: Queue) -> None:
+    ids = [f"j{number:04d}" for number in range(600)]
+    queue.jobs.add([request(one) for one in ids], by="ana")
+
+    assert [queue.jobs.peek(place).id for place in queue.jobs.queued()] == ids  # type: ignore[union-attr]
+    assert order(queue) == ids
+    # One folder stays for the next job, and no path of emptied ones.
+    left = [folder for folder, _, _ in os.walk(queue.state.at("jobs", "queued"))]
+    assert len(left) <= 7
+
+
+def test_a_job_for_later_waits_for_its_time_and_keeps_its_place(queue: Queue) -> None:
+    queue.add("a", after="1h")
+    queue.add("b")
+    assert order(queue) == ["b"]
+    assert queue.jobs.next_later() == NOW + timedelta(hours=1)
+    queue.clock.advance(minutes=59, seconds=59)
+    assert order(queue) == []
+    queue.add("c")
+    queue.clock.advance(seconds=1)
+
+    assert order(queue) == ["a", "c"]
+    assert not os.listdir(queue.state.at("jobs", "later"))
+
+
+def test_a_job_whose_session_is_busy_is_passed_over_and_not_lost(queue: Queue) -> None:
+    queue.add("a", session="routine:daily", priority=9)
+    queue.add("b", session="routine:daily")
+    queue.add("c")
+    lease = SessionStore(queue.state).take("routine:daily", clock=queue.clock)
+    assert isinstance(lease, Lease)
+    assert order(queue) == ["c"]
+    lease.let_go()
+
+    first = claim(queue)
+    assert first.job.id == "a"
+    # Its own turn keeps the session from the next, though no process holds a lock.
+    assert queue.work.claim() is None
+    assert SessionStore(queue.state).is_busy("routine:daily") is not None
+    queue.work.settle("a", first.token, Ending.COMPLETED)
+    assert order(queue) == ["b"]
+    assert SessionStore(queue.state).is_busy("routine:daily") is None
+
+
+def test_a_crowd_that_waits_for_one_session_hides_nobody(queue: Queue) -> None:
+    crowd = [request(f"j{number}", session="routine:daily") for number in range(3 * LOOK_AHEAD)]
+    queue.jobs.add(crowd, by="ana")
+    queue.add("behind")
+    lease = SessionStore(queue.state).take("routine:daily", clock=queue.clock)
+    assert isinstance(lease, Lease)
+
+    looks = 0
+    while (found := queue.work.claim()) is None:
+        looks += 1
+        assert looks < 4, "it is never come to"
+
+    assert found.job.id == "behind"
+    lease.let_go()
+
+
+@pytest.mark.parametrize("routine", [None, "daily"])
+def test_what_is_paused_holds_its_jobs(queue: Queue, routine: str | None) -> None:
+    queue.add("a", session="routine:daily")
+    SwitchStore(queue.state).write(Switch(routine, "ana", NOW, None, ""))
+    assert queue.work.claim() is None
+
+    SwitchStore(queue.state).remove(routine)
+
+    assert order(queue) == ["a"]
+
+
+# Programs that work jobs themselves (J2) -------------------------------------------------------
+
+
+def test_the_claim_holds_the_whole_job_and_a_hash_of_the_token(queue: Queue) -> None:
+    queue.add("a", lane="pr-1", recoveries=1)
+    claimed = claim(queue)
+
+    path = queue.state.at(claimed.job.occurrence.claim_path)
+    content = (files.read(path) or b"").decode()
+    assert "look at the build" in content
+    assert claimed.token not in content
+    assert claimed.token not in repr(claimed)
+
+
+def test_a_settlement_needs_the_token_and_a_repeat_is_replayed(queue: Queue) -> None:
+    queue.add("a")
+    claimed = claim(queue)
+    settle = queue.work.settle
+
+    assert settle("a", "guessed", Ending.COMPLETED).word == "conflict"
+    assert settle("a", claimed.token, Ending.FAILED, detail="no disk").word == "settled"
+    assert settle("a", claimed.token, Ending.FAILED, detail="no disk").word == "replayed"
+    assert settle("a", claimed.token, Ending.COMPLETED).word == "conflict"
+    assert settle("a", "guessed", Ending.COMPLETED).word == "conflict"
+    with pytest.raises(UnknownJob):
+        settle("b", claimed.token, Ending.COMPLETED)
+    assert job_ends(queue.state.path) == {"a": ["failed"]}
+
+
+def test_a_lease_that_is_renewed_lasts(queue: Queue) -> None:
+    queue.add("a", recoveries=1)
+    claimed = claim(queue)
+
+    for _ in range(100):
+        queue.clock.advance(seconds=110)
+        queue.work.renew("a", claimed.token)
+        assert another(queue).work.claim() is None
+
+    assert queue.work.settle("a", claimed.token, Ending.COMPLETED).word == "settled"
+
+
+def test_a_lease_that_has_lapsed_is_never_revived(queue: Queue) -> None:
+    queue.add("a", recoveries=1)
+    first = claim(queue)
+    queue.clock.advance(seconds=LEASE.total_seconds())
+
+    with pytest.raises(LeaseLost) as lost:
+        queue.work.renew("a", first.token)
+
+    assert lost.value.why == "lapsed"
+    with pytest.raises(LeaseLost):
+        queue.work.renew("a", first.token)
+    assert queue.work.settle("a", first.token, Ending.COMPLETED).word == "conflict"
+    second = claim(another(queue))
+    assert (second.job.id, second.run) == ("a", 2)
+    assert second.key.endswith("job:a#2")
+    assert queue.work.settle("a", first.token, Ending.COMPLETED).word == "conflict"
+    assert queue.work.settle("a", second.token, Ending.COMPLETED).word == "settled"
+
+
+def test_what_lapsed_without_recoveries_left_is_interrupted(queue: Queue) -> None:
+    queue.add("a")
+    claim(queue)
+    queue.clock.advance(seconds=121)
+
+    assert another(queue).work.claim() is None
+    assert job_ends(queue.state.path) == {"a": ["interrupted"]}
+
+
+def test_recoveries_are_never_exceeded(queue: Queue) -> None:
+    queue.add("a", recoveries=2)
+
+    for run in (1, 2, 3):
+        claimed = claim(queue)
+        assert claimed.run == run
+        answer = queue.work.settle("a", claimed.token, Ending.INTERRUPTED)
+
+    assert answer.outcome == "interrupted"
+    assert queue.work.claim() is None
+
+
+def test_a_clock_that_is_set_forward_takes_nobodys_job(queue: Queue) -> None:
+    queue.add("a", recoveries=1)
+    claimed = claim(queue)
+    # The wall clock alone: nobody waited for it.
+    queue.clock._now += timedelta(minutes=5)
+    path = queue.state.at("jobs", "leases", key_of("a")[:2], key_of("a"))
+    os.utime(path, (0, 0))
+
+    assert another(queue).work.claim() is None
+    queue.work.renew("a", claimed.token)
+    assert queue.work.settle("a", claimed.token, Ending.COMPLETED).word == "settled"
+
+
+def test_on_another_boot_the_clock_of_the_file_server_counts(queue: Queue) -> None:
+    queue.add("a", recoveries=1)
+    claim(queue)
+    other = another(queue)
+    other.work._here = type(other.work._here)(host="another", boot="another")
+    queue.clock.advance(days=1)
+    assert other.work.claim() is None, "renewed a moment ago, by the file server's clock"
+
+    path = queue.state.at("jobs", "leases", key_of("a")[:2], key_of("a"))
+    before = os.stat(path).st_mtime - 121
+    os.utime(path, (before, before))
+
+    other.clock.advance(seconds=2)
+    record = ClaimStore(queue.state).read(queue.job("a").occurrence)
+    assert record is not None
+    assert other.work.is_lapsed(record)
+
+
+def test_a_renewal_is_refused_once_a_cancel_is_recorded(queue: Queue) -> None:
+    queue.add("a")
+    claimed = claim(queue)
+    assert queue.cancels.cancel("a", "i1", by="ana").word == "recorded"
+
+    with pytest.raises(LeaseLost) as lost:
+        queue.work.renew("a", claimed.token)
+
+    assert lost.value.why == "cancelled"
+    answer = queue.work.settle("a", claimed.token, Ending.COMPLETED)
+    assert (answer.word, answer.outcome) == ("settled", "cancelled")
+
+
+def test_a_cancelled_job_whose_worker_is_gone_is_cancelled_and_not_run_again(queue: Queue) -> None:
+    queue.add("a", recoveries=5)
+    claim(queue)
+    queue.cancels.cancel("a", "i1", by="ana")
+    queue.clock.advance(seconds=121)
+
+    assert another(queue).work.claim() is None
+    assert job_ends(queue.state.path) == {"a": ["cancelled"]}
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome", "reason"),
+    [
+        (Ending.COMPLETED, "completed", None),
+        (Ending.FAILED, "failed", "agent"),
+        (Ending.CANCELLED, "cancelled", "person"),
+        (Ending.INTERRUPTED, "interrupted", "stopped"),
+        (Ending.OUTCOME_UNKNOWN, "interrupted", "outcome-unknown"),
+    ],
+)
+def test_each_of_the_five_endings(
+    queue: Queue, ending: Ending, outcome: str, reason: str | None
+) -> None:
+    queue.add("a")
+    claimed = claim(queue)
+
+    queue.work.settle("a", claimed.token, ending, detail="why", reply="all of it")
+
+    record = queue.jobs.find("a").record  # type: ignore[union-attr]
+    assert record is not None
+    assert (record.outcome, record.reason) == (Outcome(outcome), reason)
+    assert record.end is not None
+    assert record.end["reply"] == "all of it"
+
+
+def test_an_unknown_outcome_is_never_run_again(queue: Queue) -> None:
+    queue.add("a", recoveries=5)
+    claimed = claim(queue)
+
+    answer = queue.work.settle("a", claimed.token, Ending.OUTCOME_UNKNOWN)
+
+    assert answer.outcome == "interrupted"
+
+
+def test_what_is_back_in_the_queue_goes_by_its_own_priority_and_arrival(queue: Queue) -> None:
+    queue.add("a", recoveries=1)
+    queue.add("b")
+    queue.add("high", priority=1)
+    assert claim(queue).job.id == "high"
+    a = claim(queue)
+    queue.add("higher", priority=2)
+    queue.work.settle("a", a.token, Ending.INTERRUPTED)
+    queue.clock.advance(seconds=2)
+
+    assert order(queue) == ["higher", "a", "b"]
+
+
+# Cancel, lanes, purge (J4) ---------------------------------------------------------------------
+
+
+def test_cancel_is_recorded_replayed_in_conflict_or_missing(queue: Queue) -> None:
+    queue.add("a")
+    cancel = queue.cancels.cancel
+
+    assert cancel("none", "i1", by="ana").word == "missing"
+    assert cancel("a", "i1", by="ana").word == "recorded"
+    assert cancel("a", "i1", by="ana").word == "replayed"
+    assert cancel("a", "i2", by="ana").word == "conflict"
+    assert order(queue) == []
+    assert job_ends(queue.state.path) == {"a": ["cancelled"]}
+
+
+def test_a_running_job_keeps_the_intent_until_it_has_ended(queue: Queue) -> None:
+    queue.add("a")
+    claimed = claim(queue)
+
+    assert queue.cancels.cancel("a", "i1", by="ana", only_if_queued=True).word == "conflict"
+    assert queue.cancels.cancel("a", "i1", by="ana").word == "recorded"
+    assert queue.cancels.cancel("a", "i1", by="ana").word == "replayed"
+    queue.work.settle("a", claimed.token, Ending.COMPLETED)
+    assert queue.cancels.cancel("a", "i1", by="ana").word == "replayed"
+    assert queue.cancels.cancel("a", "i2", by="ana").word == "conflict"
+
+
+def test_what_is_back_in_the_queue_counts_as_queued(queue: Queue) -> None:
+    queue.add("a", recoveries=1)
+    claimed = claim(queue)
+    queue.work.settle("a", claimed.token, Ending.INTERRUPTED)
+
+    answer = queue.cancels.cancel("a", "i1", by="ana", only_if_queued=True)
+
+    assert (answer.word, answer.outcome) == ("recorded", "cancelled")
+    assert queue.work.claim() is None
+
+
+def test_a_whole_lane_is_failed_in_batches_what_runs_first(queue: Queue) -> None:
+    for number in range(5):
+        queue.add(f"j{number}", lane="pr-1", after="1h" if number == 4 else None)
+    queue.add("other", lane="pr-2")
+    running = claim(queue)
+
+    def fail(limit: int) -> Any:
+        return queue.cancels.fail_lane(
+            "pr-1", "closed", by="ana", person=True, limit=limit, wait_s=0.4
+        )
+
+    first = fail(2)
+    assert (first.failed, first.asked, first.more) == (("j1",), ("j0",), True)
+    with pytest.raises(LeaseLost):
+        queue.work.renew("j0", running.token)
+    assert queue.work.settle("j0", running.token, Ending.COMPLETED).outcome == "failed"
+    assert fail(2).failed == ("j2", "j3")
+    last = fail(2)
+    assert (last.failed, last.more) == (("j4",), False)
+    assert order(queue) == ["other"]
+    ends = job_ends(queue.state.path)
+    assert {job_id: ends[job_id] for job_id in ends if job_id != "other"} == {
+        f"j{number}": ["failed"] for number in range(5)
+    }
+
+
+def test_a_purge_forgets_what_is_queued_in_its_queue_and_frees_the_ids(queue: Queue) -> None:
+    queue.add("a", queue="x")
+    running = claim(queue, "x")
+    queue.add("b", queue="x")
+    queue.add("c", queue="x", after="1d")
+    queue.add("d", queue="y")
+
+    assert queue.purges.purge("x", by="ana") == 2
+
+    assert queue.jobs.find("b") is None
+    assert queue.jobs.find("c") is None
+    (again,) = queue.jobs.add([request("b", queue="x", priority=1)], by="ana")
+    assert again.word == "added"
+    assert queue.work.settle("a", running.token, Ending.COMPLETED).word == "settled"
+    assert sorted(order(queue)) == ["b", "d"]
+    purges = [one for one in job_ends(queue.state.path) if one.startswith("purge-")]
+    assert len(purges) == 1
+
+
+def test_a_job_that_was_claimed_while_its_queue_was_purged_does_not_run(queue: Queue) -> None:
+    queue.add("a")
+    job = queue.job("a")
+    queue.purges.purge("default", by="ana")
+
+    assert queue.jobs.take(job, at=NOW) is None
+    assert job_ends(queue.state.path)["a"] == ["cancelled"]
+
+
+def test_an_id_that_was_purged_and_is_used_again_within_a_second_runs(queue: Queue) -> None:
+    queue.add("a")
+    job = queue.job("a")
+    queue.purges.purge("default", by="ana")
+    queue.jobs.take(job, at=NOW)
+    queue.add("a", priority=3)
+
+    assert order(queue) == ["a"]
+
+
+# The settled feed (J4) -------------------------------------------------------------------------
+
+
+def test_the_feed_shows_each_end_once_in_order_and_in_pages(queue: Queue) -> None:
+    queue.jobs.add([request(f"j{number:03d}") for number in range(300)], by="ana")
+    ended = order(queue)
+
+    first = queue.feed.page(0, 256)
+    second = queue.feed.page(first[-1].number, 256)
+
+    assert [entry.number for entry in first + second] == list(range(1, 301))
+    assert [entry.key for entry in first + second] == [key_of(one) for one in ended]
+    assert queue.feed.page(300, 10) == []
+    assert [entry.number for entry in queue.feed.page(10, 3)] == [11, 12, 13]
+
+
+def test_a_page_ends_before_what_does_not_show_yet(queue: Queue) -> None:
+    queue.jobs.add([request(f"j{number}") for number in range(4)], by="ana")
+    order(queue)
+    hidden = queue.feed.page(1, 1)[0].path
+    os.rename(hidden, hidden + ".hidden")
+
+    assert [entry.number for entry in queue.feed.page(0, 10)] == [1]
+    os.rename(hidden + ".hidden", hidden)
+    assert [entry.number for entry in queue.feed.page(1, 10)] == [2, 3, 4]
+
+
+def test_a_reader_that_comes_after_a_part_was_pruned_begins_with_what_is_left(
+    queue: Queue,
+) -> None:
+    queue.jobs.add([request(f"j{number:03d}") for number in range(300)], by="ana")
+    order(queue)
+    queue.feed.drop_bucket(queue.feed.buckets()[0])
+
+    page = queue.feed.page(3, 256)
+
+    assert page[0].number == 256
+    assert page[-1].number == 300
+
+
+def test_an_end_that_was_not_shown_is_shown_by_whoever_reconciles(queue: Queue) -> None:
+    queue.add("a")
+    claimed = claim(queue)
+    (entry,) = ClaimStore(queue.state).open_entries()
+    queue.work.settle("a", claimed.token, Ending.COMPLETED)
+    (shown,) = queue.feed.page(0, 10)
+    os.link(shown.path, queue.state.at("open", entry.name))
+
+    for _ in range(2):
+        assert ClaimStore(queue.state).hold(entry) is None
+
+    assert len(queue.feed.page(0, 10)) == 1
+    assert ClaimStore(queue.state).open_entries() == []
