@@ -516,6 +516,15 @@ class Tree:
         pids.discard(own)
         return [table[pid] for pid in sorted(pids) if pid in table and not table[pid].zombie]
 
+    def first_of(self, alive: list[Process]) -> list[Process]:
+        """Return those of *alive* that are told to end before the others.
+
+        An agent that sees its tool end, and only then hears that it is to end itself, takes that
+        for the tool's answer: Claude Code writes no word of an interruption then, and does the
+        work again when it goes on.
+        """
+        return [row for row in alive if row.group == self.leader] or alive
+
     def reap(self) -> None:
         """Take the exit of orphans that became our children; the leader's is left to its owner."""
         if self.spare is None or not _adopts:
@@ -550,6 +559,9 @@ def end_tree(
     hurry: Callable[[], bool] | None = None,
 ) -> list[int]:
     """End every process of *tree* and return when they are gone.
+
+    The leader's group is told first, as a terminal does at ^C, and who left it once the group has
+    ended. KILL is for all at once.
 
     Args:
         tree: What is to be ended.
@@ -586,7 +598,7 @@ def end_tree(
         if step < step_now <= last:
             step, told, since, pause = step_now, set(), clock.awake(), _FIRST_PAUSE_S
         # Also to those that were started since the last look.
-        for row in alive:
+        for row in tree.first_of(alive) if step < last else alive:
             if row.key not in told:
                 told.add(row.key)
                 _send(row, numbers[step])

@@ -131,7 +131,7 @@ class AgentSpec:
         lost: The conversation is gone, nothing was done.
         unfinished: What follows a first turn that was launched and never finished.
         continuations: Whether another id that comes back is the same conversation, continued.
-        stop: Signals to the whole tree, 10 s apart, that end a turn.
+        stop: Signals to the whole tree, the leader's group first, 10 s apart, that end a turn.
         env: Added to the turn's environment.
         model: Words added when a model is set, `{model}` filled in.
     """

@@ -291,6 +291,39 @@ def test_cleaning_up_after_a_dead_turn_process_touches_nothing_of_its_own(turn, 
         assert other.poll() is None
 
 
+# Says at ^C whether the tool that it runs, in a session of its own, still lives.
+LOOKS_AT_ITS_TOOL = """
+import os, signal, subprocess, sys, time
+tool = subprocess.Popen(["sleep", "300"], start_new_session=True)
+def end(*_):
+    time.sleep(0.3)
+    os.write(1, b"running" if tool.poll() is None else b"ended")
+    os._exit(0)
+signal.signal(signal.SIGINT, end)
+os.write(1, b"%d " % tool.pid)
+while True:
+    time.sleep(1)
+"""
+
+
+@linux
+def test_agent_is_told_to_end_before_its_tools_that_have_a_group_of_their_own(turn, state, clock):
+    with subprocess.Popen(
+        [sys.executable, "-c", LOOKS_AT_ITS_TOOL],
+        env=marked(turn, state),
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as agent:
+        tool = int(agent.stdout.read1().split()[0])
+        tree = Tree(state=state, turn_key=turn.key, leader=agent.pid)
+
+        assert end_tree(tree, stop=("INT", "TERM"), clock=clock) == []
+
+        # An agent that sees its tool end first takes that for the answer of the tool.
+        assert agent.stdout.read() == b"running"
+        assert processes.find_process(tool) is None or processes.find_process(tool).zombie
+
+
 def test_ending_nothing_sends_nothing(turn, state, clock, monkeypatch):
     monkeypatch.setattr(processes, "_send", lambda *_: pytest.fail("sent a signal"))
 
