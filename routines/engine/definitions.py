@@ -95,6 +95,9 @@ class Definitions(Protocol):
     def work(self, routine: Routine, *, agent: str | None = None) -> Work:
         """Return what a turn of *routine* is to do, by *agent* if that is named."""
 
+    def work_without_routine(self) -> Work:
+        """Return what a turn that belongs to no routine is to do, its prompt left empty."""
+
 
 class FixedDefinitions:
     """Routines that a host program made; `replace` gives it others."""
@@ -155,6 +158,18 @@ class FixedDefinitions:
         """Return what a turn of *routine* is to do."""
         choice = self.agent(agent or routine.agent)
         return work_of(routine, root=self.root, agent=choice.spec, agent_name=choice.name)
+
+    def work_without_routine(self) -> Work:
+        """Return what a turn that belongs to no routine is to do."""
+        choice = self.agent(None)
+        return Work(
+            root=self.root,
+            routine=None,
+            agent=choice.spec,
+            agent_name=choice.name,
+            prompt="",
+            cwd=self.root,
+        )
 
 
 class FileDefinitions:
@@ -271,6 +286,20 @@ class FileDefinitions:
             agent=choice.spec,
             agent_name=choice.name,
             files=tuple(signature(self._absolute(path)) for path in paths),
+            limits=self._limits(),
+        )
+
+    def work_without_routine(self) -> Work:
+        """Return what a turn that belongs to no routine is to do."""
+        choice = self.agent(None)
+        return Work(
+            root=self.root,
+            routine=None,
+            agent=choice.spec,
+            agent_name=choice.name,
+            prompt="",
+            cwd=self.root,
+            env_file=self._loaded().settings.env_file,
             limits=self._limits(),
         )
 

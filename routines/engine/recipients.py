@@ -13,6 +13,11 @@ def routine_of(session: str) -> str | None:
     return session.removeprefix("routine:").partition("@")[0]
 
 
+def sharer_of(session: str, routines: Mapping[str, Routine]) -> Routine | None:
+    """Return the first routine that names *session*, None for a session that none has."""
+    return next((one for one in routines.values() if one.session == session), None)
+
+
 def targets_of_session(
     session: str, routines: Mapping[str, Routine], otherwise: tuple[Target, ...]
 ) -> tuple[tuple[Target, ...], str | None]:
@@ -26,9 +31,7 @@ def targets_of_session(
         routines: Those that there are.
         otherwise: Where the workspace says, for a session without a routine.
     """
-    routine = routines.get(routine_of(session) or "")
-    if routine is None:
-        routine = next((one for one in routines.values() if one.session == session), None)
+    routine = routines.get(routine_of(session) or "") or sharer_of(session, routines)
     return (otherwise, None) if routine is None else (routine.deliver, routine.quiet)
 
 

@@ -17,7 +17,7 @@ from routines.domain.zones import zone
 from routines.engine.authorizing import Authorizer
 from routines.engine.claiming import Claimer, Ready
 from routines.engine.definitions import Definitions
-from routines.engine.recipients import reply_to, routine_of, targets_of_session
+from routines.engine.recipients import reply_to, routine_of, sharer_of
 from routines.engine.turns import SHOWN
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError
@@ -254,17 +254,19 @@ class Waker:
             # The gate and the limit on lateness belong to slots alone.
             work = self._definitions.work(routine)
             return replace(work, prompt=prompt, only_if=None, start_within=None, files=())
-        choice = self._definitions.agent(None)
-        deliver, quiet = targets_of_session(
-            session, self._definitions.routines, self._definitions.deliver
-        )
-        return Work(
-            root=self._definitions.root,
+        sharer = sharer_of(session, self._definitions.routines)
+        if sharer is None:
+            work = self._definitions.work_without_routine()
+            return replace(work, prompt=prompt, deliver=self._definitions.deliver)
+        # Its agent, folder and environment are those of the session; another agent would begin
+        # the conversation anew. Its days and limits are those of its own turns.
+        work = self._definitions.work(sharer)
+        return replace(
+            work,
             routine=None,
-            agent=choice.spec,
-            agent_name=choice.name,
             prompt=prompt,
-            cwd=self._definitions.root,
-            deliver=deliver,
-            quiet=quiet,
+            only_if=None,
+            start_within=None,
+            files=(),
+            limits=tuple(limit for limit in work.limits if limit.routine is None),
         )

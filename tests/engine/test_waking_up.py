@@ -4,9 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from routines.agents.base import SessionBusy
+from routines.config.workspace import find_root
 from routines.domain.wake_request import WakeRequest
 from routines.domain.wakeup import DEFAULT_BOUNDS
 from routines.domain.zones import zone
+from routines.engine.definitions import FileDefinitions
 from routines.engine.engine import Limits
 from routines.testing import RecordingAgent
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, once, routine
@@ -67,6 +69,35 @@ async def test_wake_up_of_a_session_without_a_routine_fires_with_the_agent_of_th
 
     (turn,) = stage.agent.turns
     assert (turn.session, turn.routine) == ("wake:w-aaaaaa", None)
+
+
+async def test_wake_up_of_a_shared_session_fires_with_the_agent_of_the_routine_that_names_it(stage):
+    # By the workspace's agent the conversation would begin anew, in another program.
+    sharer = routine(
+        schedule=cron("0 0 1 1 *"), session="named:ops", agent="echo", env=(("KEY", "of ops"),)
+    )
+    async with stage.running(sharer):
+        wake(stage, session="named:ops", in_="5m")
+        await stage.clock.advance_to(at("08:05"))
+        (record,) = stage.records()
+
+    assert record.claim["agent"] == "echo"
+    assert (record.claim["session"], record.claim["routine"]) == ("named:ops", None)
+    assert stage.agent.turns == []
+
+
+def test_turn_without_a_routine_has_the_environment_and_the_limits_of_the_workspace(tmp_path):
+    (tmp_path / "routines.yaml").write_text(
+        "tz: UTC\nagent: echo\nenv_file: keys.env\nlimits: {turns_per_day: 5}\n"
+    )
+    definitions = FileDefinitions(
+        find_root(explicit=str(tmp_path), environ={}, cwd="/"), live=False
+    )
+
+    work = definitions.work_without_routine()
+
+    assert (work.agent_name, work.env_file) == ("echo", str(tmp_path / "keys.env"))
+    assert [limit.turns for limit in work.limits] == [5]
 
 
 async def test_recurring_wake_up_fires_each_time_until_it_is_cancelled(stage):
