@@ -9,7 +9,14 @@ from routines.config.http_entry import check_http, check_no_http
 from routines.config.presets import preset_values
 from routines.config.reader import Mapping, Node, Unusable
 from routines.config.walker import Report, Values, near, object_schema, read_table, shown
-from routines.domain.agent import OPTIONS, PLACEHOLDERS, PRESETS, AgentSpec, PromptBy
+from routines.domain.agent import (
+    MCP_PLACEHOLDERS,
+    OPTIONS,
+    PLACEHOLDERS,
+    PRESETS,
+    AgentSpec,
+    PromptBy,
+)
 from routines.domain.output_path import parse_path
 from routines.errors import InvalidName
 
@@ -150,6 +157,7 @@ class _Together:
                         near(name, sorted(PLACEHOLDERS)) or f"known are {_known()}",
                     )
         self._check_prompt()
+        self._check_mcp()
         self._check_options()
         self._check_native_session()
         self._check_sums()
@@ -176,6 +184,14 @@ class _Together:
                     "with `prompt_by: argument` the prompt stands in a word of its own, once",
                     'add "{prompt}" as a word',
                 )
+
+    def _check_mcp(self) -> None:
+        found = self.values.get("mcp", {})
+        for text in (*found.get("words", ()), *found.get("env", {}).values()):
+            for name in re.findall(_PLACEHOLDER, text):
+                if name not in MCP_PLACEHOLDERS:
+                    cure = near(name, sorted(MCP_PLACEHOLDERS)) or f"known are {_known_of_mcp()}"
+                    self._refuse("mcp", f"no placeholder is called {{{name}}} here", cure)
 
     def _check_options(self) -> None:
         for key in ("command", "first"):
@@ -227,6 +243,10 @@ class _Together:
         self.report.add(
             self.values.nodes[key], f"{self.at}.{key}", f"{self.at}.{key}: {message}", cure
         )
+
+
+def _known_of_mcp() -> str:
+    return ", ".join(f"{{{name}}}" for name in sorted(MCP_PLACEHOLDERS))
 
 
 def _known() -> str:

@@ -15,6 +15,7 @@ from routines.domain.agent import (
     USUALLY_BUSY,
     AgentKind,
     AgentSpec,
+    McpHandover,
     OutputFormat,
     PromptBy,
     Signs,
@@ -149,6 +150,16 @@ AGENT_KEYS = (
     ),
     Key("env", ENVIRONMENT, "Variables added to the turn's environment."),
     Key("model", WORDS, "Words added when a model is set, like [--model, '{model}']."),
+    Key(
+        "mcp",
+        Table(
+            (
+                Key("words", WORDS, "Words added to the command."),
+                Key("env", ENVIRONMENT, "Variables added to the turn's environment."),
+            )
+        ),
+        "How the program takes an MCP server for one turn: the wake tools are handed over so.",
+    ),
     *HTTP_KEYS,
 )
 # Each says how the agent is driven, so there is one of them.
@@ -156,7 +167,7 @@ WAYS = ("preset", "command", "python", "http", "acp")
 # What says how a command is run has no meaning for a function.
 OF_COMMANDS = frozenset(key.name for key in AGENT_KEYS) - {*WAYS, "stop", "env"}
 # An entry that overrides a preset changes single values of these, and all of the others.
-_TABLES = ("read", "read_stderr", "busy", "not_started", "lost", "env")
+_TABLES = ("read", "read_stderr", "busy", "not_started", "lost", "env", "mcp")
 _COMMANDS = ("command", "first", "interactive", "version")
 
 
@@ -195,5 +206,8 @@ def spec_of(name: str, values: dict[str, Any]) -> AgentSpec:
         "lost": Signs(**given.pop("lost", {})),
         "env": tuple(given.pop("env", {}).items()),
     }
+    mcp = given.pop("mcp", None)
+    if mcp is not None:
+        made["mcp"] = McpHandover(mcp.get("words", ()), tuple(mcp.get("env", {}).items()))
     kind = AgentKind.PYTHON if "python" in given else AgentKind.COMMAND
     return AgentSpec(name=name, kind=kind, busy=busy, **made, **given)

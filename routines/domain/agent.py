@@ -101,6 +101,37 @@ class Signs:
         return cls(tuple(data["exit"]), tuple(data["stderr"]), tuple(data["error"]))
 
 
+# What the words and the environment may hold that hand an MCP server over: its program and its
+# arguments as JSON texts, both in one list, its environment as a JSON object or a TOML table.
+MCP_PLACEHOLDERS = frozenset(
+    ["mcp_command", "mcp_args", "mcp_command_line", "mcp_env", "mcp_env_toml"]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class McpHandover:
+    """How a program takes an MCP server for one turn, and leave to use its tools with it.
+
+    Attributes:
+        words: Words added to the command.
+        env: Variables added to the environment, unless they are set to something else already.
+    """
+
+    words: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form in which it is handed on."""
+        return {"words": list(self.words), "env": [list(pair) for pair in self.env]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | None) -> "McpHandover | None":
+        """Return what `to_json` wrote."""
+        if data is None:
+            return None
+        return cls(tuple(data["words"]), tuple((key, value) for key, value in data["env"]))
+
+
 # 75 is EX_TEMPFAIL of sysexits.h: try again later.
 USUALLY_BUSY = Signs(exit=(75,))
 
@@ -134,6 +165,7 @@ class AgentSpec:
         stop: Signals to the whole tree, the leader's group first, 10 s apart, that end a turn.
         env: Added to the turn's environment.
         model: Words added when a model is set, `{model}` filled in.
+        mcp: How it takes an MCP server for one turn; None if it can't.
     """
 
     name: str
@@ -159,6 +191,7 @@ class AgentSpec:
     stop: tuple[str, ...] = ("TERM", "KILL")
     env: tuple[tuple[str, str], ...] = ()
     model: tuple[str, ...] = ()
+    mcp: McpHandover | None = None
 
     @property
     def program(self) -> str | None:
@@ -183,7 +216,7 @@ class AgentSpec:
 def _plain(value: Any) -> Any:
     if isinstance(value, StrEnum):
         return value.value
-    if isinstance(value, Signs | HttpSpec):
+    if isinstance(value, Signs | McpHandover | HttpSpec):
         return value.to_json()
     if isinstance(value, Mapping):
         return dict(value)
@@ -201,6 +234,7 @@ _MADE: Mapping[str, Any] = {
     "not_started": Signs.from_json,
     "lost": Signs.from_json,
     "http": lambda value: None if value is None else HttpSpec.from_json(value),
+    "mcp": McpHandover.from_json,
 }
 
 

@@ -68,6 +68,7 @@ class Routine:
         quiet: A reply that is exactly this is kept and not delivered, or None.
         alert: Who is told what went wrong, besides the log.
         silent_for: Tell if it has not completed for that long; None for two slots and `timeout`.
+        wake_tools: Whether its agent is handed `wake` and `unwake` where its program takes tools.
         path: The file it was read from, for messages; None if it was made in code.
         line_of: The line of each key in *path*, for messages.
     """
@@ -101,6 +102,7 @@ class Routine:
     quiet: str | None = None
     alert: tuple[Target, ...] = ()
     silent_for: timedelta | None = None
+    wake_tools: bool = True
     enabled: bool = True
     description: str = ""
     tags: tuple[str, ...] = ()
@@ -141,6 +143,8 @@ class Routine:
             known["deliver"] = [target.to_json() for target in self.deliver]
         if self.quiet is not None:
             known["quiet"] = self.quiet
+        if not self.wake_tools:
+            known["wake_tools"] = False
         return known
 
     def digest(self) -> str:

@@ -197,6 +197,10 @@ def _command(
     clock: SystemClock,
     stop_requested: Callable[[], str | None],
 ) -> TurnResult:
+    if work.wake_tools and spec.mcp is not None:
+        from routines.agents.handover import hand_over
+
+        spec, env = hand_over(spec, env)
     return run_command(
         spec,
         turn,

@@ -47,6 +47,7 @@ class Work:
         session_turns: After so many turns a new epoch; None for no limit.
         deliver: Where the reply goes.
         quiet: A reply that is exactly this goes nowhere, or None.
+        wake_tools: Whether the wake tools are handed to an agent whose program takes them.
         digest: The definition's name, noted in `started`.
         files: What the definition was read from, as it was then.
     """
@@ -73,6 +74,7 @@ class Work:
     session_turns: int | None = None
     deliver: tuple[Target, ...] = ()
     quiet: str | None = None
+    wake_tools: bool = True
     digest: str | None = None
     files: tuple[Signature, ...] = ()
 
@@ -171,6 +173,7 @@ def work_of(
         session_turns=routine.session_turns,
         deliver=routine.deliver,
         quiet=routine.quiet,
+        wake_tools=routine.wake_tools,
         digest=routine.digest(),
         files=files,
     )

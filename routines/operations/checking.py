@@ -11,6 +11,7 @@ from routines.operations.agents_found import AgentFound, agents_found
 from routines.operations.context import Context
 from routines.operations.listing import search_path
 from routines.operations.targets_found import TargetFound, targets_missing
+from routines.operations.wake_tools_found import WakeToolsFound, wake_tools_found
 from routines.operations.zone_note import zone_note
 
 _SCHEDULE_KEYS = ("cron", "every", "at", "rrule")
@@ -28,6 +29,7 @@ class Checked:
         agents: The agents that they use.
         zone_note: What it means that no zone is set, or None.
         targets: Where replies and alerts are to go and can't.
+        wake_tools: Which agents are handed the wake tools; None where single files are checked.
     """
 
     problems: tuple[Problem, ...]
@@ -37,6 +39,7 @@ class Checked:
     agents: tuple[AgentFound, ...] = ()
     zone_note: str | None = None
     targets: tuple[TargetFound, ...] = ()
+    wake_tools: WakeToolsFound | None = None
 
     @property
     def unresolved(self) -> tuple[AgentFound, ...]:
@@ -69,6 +72,7 @@ class Checked:
                 {"name": one.label, "problem": one.problem, "used_by": list(one.used_by)}
                 for one in self.targets
             ],
+            "wake_tools": None if self.wake_tools is None else self.wake_tools.to_json(),
             "zone_note": self.zone_note,
         }
 
@@ -117,6 +121,9 @@ def check(context: Context, files: Sequence[str] = ()) -> Checked:
         agents=tuple(agents),
         targets=targets,
         zone_note=zone_note(context) if wanted is None else None,
+        wake_tools=(
+            wake_tools_found(workspace.settings, workspace.routines) if wanted is None else None
+        ),
     )
 
 

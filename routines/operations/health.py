@@ -18,6 +18,7 @@ from routines.operations.life import SILENT, age, schedulers
 from routines.operations.listing import Trouble, list_routines, search_path
 from routines.operations.machine_facts import disk_of, zone_data
 from routines.operations.pending import open_claims
+from routines.operations.wake_tools_found import HOW_TO_GET_IT, wake_tools_found
 from routines.operations.zone_note import zone_note
 from routines.store import files
 from routines.store.claims import ClaimStore
@@ -114,10 +115,13 @@ def doctor(context: Context, only: Sequence[str] = ()) -> Health:
     Raises:
         UsageError: There is no such subject.
     """
+    # A list of names on a command line is easier to write without spaces.
+    only = [name.replace("-", " ") for name in only]
     unknown = [name for name in only if name not in SUBJECTS]
     if unknown:
         raise UsageError(
-            f"doctor knows no {unknown[0]!r}", hint="one or more of " + ",".join(SUBJECTS)
+            f"doctor knows no {unknown[0]!r}",
+            hint="one or more of " + ",".join(SUBJECTS).replace(" ", "-"),
         )
     found: list[Finding] = []
     for name in only or SUBJECTS:
@@ -385,6 +389,13 @@ def _sessions(context: Context) -> list[Finding]:
     ]
 
 
+def _wake_tools(context: Context) -> list[Finding]:
+    found = wake_tools_found(context.workspace.settings, context.workspace.routines)
+    if found.lack is not None:
+        return [Finding(Level.NOTE, "wake tools", found.lack, HOW_TO_GET_IT)]
+    return [Finding(Level.OK, "wake tools", found.words())]
+
+
 def _alerts(context: Context) -> list[Finding]:
     from routines.operations.targets_found import targets_missing
     from routines.store.alerts import AlertStore
@@ -437,6 +448,7 @@ SUBJECTS: dict[str, Callable[[Context], list[Finding]]] = {
     "outcomes": _outcomes,
     "turns": _turns,
     "sessions": _sessions,
+    "wake tools": _wake_tools,
     "alerts": _alerts,
 }
 

@@ -27,6 +27,7 @@ from routines.operations.agents_found import AgentFound, agents_found
 from routines.operations.context import Context
 from routines.operations.life import schedulers
 from routines.operations.log_lines import log_to
+from routines.operations.wake_tools_found import HOW_TO_GET_IT, wake_tools_found
 from routines.operations.zone_note import zone_note
 from routines.store import files, probe
 from routines.store.cursors import Missed
@@ -222,6 +223,9 @@ def start_lines(context: Context, others: Sequence[str]) -> list[str]:
     note = zone_note(context)
     if note:
         lines.append(f"note      {note}")
+    lack = wake_tools_found(workspace.settings, workspace.routines).lack
+    if lack is not None:
+        lines.append(f"note      {lack}; {HOW_TO_GET_IT}")
     if others:
         lines.append(f"beside    {len(others)} other scheduler(s): pid {', '.join(others)}")
     return lines

@@ -1,7 +1,6 @@
 """The wake tools for whoever calls tools: an MCP server, or a program with a loop of its own."""
 
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 
 from routines.domain import wake_texts
 from routines.engine.recipients import reply_to
@@ -101,13 +100,5 @@ class ToolDesk:
         return wake_tools(context, session=self._session_of(context))
 
 
-def has_mcp() -> bool:
-    """Return whether the extra `mcp` is installed, importing nothing of it."""
-    try:
-        return find_spec("mcp") is not None and find_spec("mcp_types") is not None
-    except (ImportError, ValueError):
-        return False
-
-
 # What answers calls is a surface's to know as well.
-__all__ = ["ToolAnswer", "ToolDesk", "has_mcp", "tools"]
+__all__ = ["ToolAnswer", "ToolDesk", "tools"]

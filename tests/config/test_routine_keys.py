@@ -12,6 +12,7 @@ from routines.config.workspace_file import (
     WorkspaceSettings,
     parse_settings,
 )
+from routines.domain.agent import McpHandover
 from routines.domain.targets import DESKTOP, to_command, to_file, to_ping, to_url
 
 LIST = "[a, b]"
@@ -92,6 +93,7 @@ AGENT = {
     "stop": ("TERM", "expected a list of signals", "[SIGTERM]", "expected INT, TERM"),
     "env": (LIST, "expected variables", "{ROUTINES_SLOT: x}", "can't be set"),
     "model": ("--model", "expected a list of words", "['{modle}']", "no placeholder is called"),
+    "mcp": (LIST, "expected keys and values", "{word: [x]}", "unknown key 'word'"),
     "body": (LIST, "expected keys and values", "{a: '{promt}'}", "no placeholder is called"),
     "headers": (LIST, "expected headers", "{Host: x}", "not yours to set"),
     "events": (LIST, "expected keys and values", "{name: a..b}", "expected a dotted path"),
@@ -220,17 +222,49 @@ def test_an_unknown_agent_key_names_the_near_one(parse_workspace, key):
 
 
 # Keys of a later version are checked for their form, and then refused: never ignored.
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("wake_tools", "true"),
-        ("wake_tools", "false"),
-    ],
-)
-def test_a_key_of_a_later_version_is_refused_in_one_sentence(parse, key, value):
-    found = one(parse(f"prompt: x\n{key}: {value}\n").problems, key)
+@pytest.mark.parametrize("key", [key.name for key in AGENT_KEYS if key.later])
+def test_a_key_of_a_later_version_is_refused_in_one_sentence(parse_workspace, key):
+    value = "http://localhost/turn" if key == "http" else "[x]"
+    _, problems = parse_workspace(f"agents:\n  a:\n    {key}: {value}\n")
+    found = next(one for one in problems if one.key == f"agents.a.{key}")
     assert "not built yet in this version" in found.message
     assert "remove the key" in found.cure
+
+
+def test_wake_tools_are_handed_over_unless_the_file_says_no(parse):
+    assert parse("prompt: x\n").routine.wake_tools
+    assert parse("prompt: x\nwake_tools: true\n").routine.wake_tools
+    assert not parse("prompt: x\nwake_tools: false\n").routine.wake_tools
+
+
+def test_a_switch_of_the_wake_tools_is_an_edit_and_their_default_is_none(parse):
+    plain, said, off = (
+        parse(f"prompt: x\n{more}").routine.digest()
+        for more in ("", "wake_tools: true\n", "wake_tools: false\n")
+    )
+    assert plain == said != off
+
+
+@pytest.mark.parametrize(
+    ("mcp", "says"),
+    [
+        ("{words: ['{mcp_comand}']}", "no placeholder is called {mcp_comand} here"),
+        ("{words: ['{native_session}']}", "no placeholder is called {native_session} here"),
+        ("{env: {A: '{mcp_jsn}'}}", "no placeholder is called {mcp_jsn} here"),
+    ],
+)
+def test_placeholders_of_mcp_are_its_own(parse_workspace, mcp, says):
+    _, problems = parse_workspace(f"agents:\n  a:\n    command: [x]\n    mcp: {mcp}\n")
+    assert says in one(problems, "agents.a.mcp").message
+
+
+def test_an_entry_may_say_how_its_program_takes_a_server(parse_workspace):
+    words = "{words: ['--mcp={mcp_args}', '{\"a\": {mcp_env}}'], env: {A: '{mcp_command}'}}"
+    settings, problems = parse_workspace(f"agents:\n  a:\n    command: [x]\n    mcp: {words}\n")
+    assert problems == ()
+    assert settings.agents["a"].mcp == McpHandover(
+        ("--mcp={mcp_args}", '{"a": {mcp_env}}'), (("A", "{mcp_command}"),)
+    )
 
 
 # Targets -----------------------------------------------------------------------------------------

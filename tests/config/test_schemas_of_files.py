@@ -28,7 +28,9 @@ def test_the_schema_of_agents_is_that_of_their_table():
 
 
 def test_a_key_of_a_later_version_fits_no_value():
-    assert routine_schema()["properties"]["wake_tools"]["not"] == {}
+    agents = workspace_schema()["properties"]["agents"]["additionalProperties"]["properties"]
+    for key in AGENT_KEYS:
+        assert (agents[key.name].get("not") == {}) == key.later
 
 
 def test_a_key_that_is_built_in_part_names_that_part():

@@ -8,7 +8,7 @@ import pytest
 from routines.config.reader import read
 from routines.config.routine_file import ROUTINE_KEYS
 from routines.config.workspace_file import AGENT_KEYS, WORKSPACE_KEYS, parse_settings
-from routines.domain.agent import PLACEHOLDERS, READ_KEYS
+from routines.domain.agent import MCP_PLACEHOLDERS, PLACEHOLDERS, READ_KEYS
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/yaml.md").read_text()
 
@@ -48,7 +48,8 @@ def test_a_row_says_what_is_not_built_yet_and_the_default(title, key):
 
 
 def test_every_placeholder_and_every_path_is_explained():
-    assert set(re.findall(r"^\| `\{(\w+)\}` \|", PAGE, re.MULTILINE)) == PLACEHOLDERS
+    explained = set(re.findall(r"^\| `\{(\w+)\}` \|", PAGE, re.MULTILINE))
+    assert explained == PLACEHOLDERS | MCP_PLACEHOLDERS
     for name in READ_KEYS:
         assert f"`{name}`" in rows(section("An entry under `agents:`"))["read"][1]
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.conftest import pytest_pyfunc_call
 from tests.surfaces.conftest import ws
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
-__all__ = ["server", "ws"]
+__all__ = ["pytest_pyfunc_call", "server", "ws"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 # A machine under load takes seconds to start an interpreter; what hangs is found all the same.
@@ -85,10 +86,10 @@ def server(ws):
     """Starts servers; each is ended with the test."""
     with contextlib.ExitStack() as stack:
 
-        def start(*words, cwd=None, greet=True, **variables):
+        def start(*words, cwd=None, greet=True, program=("-m", "routines", "mcp"), **variables):
             environ = {**ws.environ, "PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
             process = subprocess.Popen(
-                [sys.executable, "-m", "routines", "mcp", *words],
+                [sys.executable, *program, *words],
                 cwd=cwd or ws.root,
                 env=environ | variables,
                 stdin=subprocess.PIPE,

@@ -66,6 +66,28 @@ def test_it_ends_when_nobody_reads_its_answers(server):
     assert one.process.stderr.read() == b""
 
 
+NOISY = """
+import os
+from routines.cli.main import main
+from routines.operations.waking import ToolDesk
+call = ToolDesk.call
+def noisy(self, name, arguments):
+    print("a word too much", flush=True)
+    os.write(1, b"and another")
+    return call(self, name, arguments)
+ToolDesk.call = noisy
+main(["mcp"])
+"""
+
+
+def test_a_word_too_much_goes_to_stderr_and_not_between_the_messages(server):
+    one = server(program=("-c", NOISY))
+
+    assert one.text("wakeups") == "Nothing is pending."
+    one.close()
+    assert one.process.stderr.read() == b"a word too much\nand another"
+
+
 def test_what_is_no_message_is_passed_over(server):
     one = server()
 

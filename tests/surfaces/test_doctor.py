@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from routines.operations import health, machine_facts
+from routines.operations import health, machine_facts, wake_tools_found
 from routines.operations.machine_facts import Disk
 from tests.surfaces.test_screens import WIDTHS, a_working_week
 from tests.surfaces.world import NOW, World, berlin
 
-SUBJECTS = "scheduler,state,clock,agents,files,outcomes,turns,sessions,alerts"
+SUBJECTS = "scheduler,state,clock,agents,files,outcomes,turns,sessions,wake-tools,alerts"
 
 
 @pytest.fixture
@@ -21,6 +21,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     facts: dict[str, object] = {"disk": Disk("local disk", 0.61, 38_200_000, counted=True)}
     monkeypatch.setattr(health, "disk_of", lambda _: facts["disk"])
     monkeypatch.setattr(health, "zone_data", lambda _: "tzdata 2026.6")
+    monkeypatch.setattr(wake_tools_found, "is_installed", lambda: False)
     return facts
 
 
@@ -34,7 +35,7 @@ def line_of(ws: World, subject: str) -> tuple[int, str]:
 @WIDTHS
 def test_doctor_says_a_line_a_subject_and_fails_by_its_exit_code(ws, looks_like, machine, width):
     a_working_week(ws)
-    ws.settings("tz: Europe/Berlin\nagent: echo\nagents:\n  codex: {command: [codex, exec]}\n")
+    ws.settings("tz: Europe/Berlin\nagent: echo\n")
     ws.routine("ci-triage", 'cron: "*/15 * * * *"\nagent: codex\n')
     ws.session("routine:inbox-triage", turns=77, epoch_turns=77)
 
@@ -52,7 +53,7 @@ def test_without_only_every_subject_is_looked_at_in_one_order(ws, machine):
 
     subjects = [one["subject"] for one in found["findings"]]
     assert list(dict.fromkeys(subjects)) == list(health.SUBJECTS)
-    assert set(SUBJECTS.split(",")) <= set(subjects)
+    assert set(SUBJECTS.replace("-", " ").split(",")) <= set(subjects)
     assert {key for one in found["findings"] for key in one} == {"level", "subject", "text", "hint"}
     assert found["ok"] is (found["failed"] == 0)
 

@@ -7,6 +7,7 @@ from operator import attrgetter
 from routines.cli.escape import escape, line, pad, wrap
 from routines.errors import Problem
 from routines.operations.checking import Checked
+from routines.operations.wake_tools_found import HOW_TO_GET_IT
 
 _TEXT_AT = 8
 
@@ -16,6 +17,9 @@ def check_screen(found: Checked, *, width: int) -> list[str]:
     lines = _by_file(found.remarks, width=width, word="note: ")
     if found.zone_note:
         lines += wrap(f"note: {line(found.zone_note)}", width, indent="  ")
+    lack = None if found.wake_tools is None else found.wake_tools.lack
+    if lack is not None:
+        lines += wrap(f"note: {line(lack)}; {HOW_TO_GET_IT}", width, indent="  ")
     lines += _by_file(found.problems, width=width)
     for agent in found.unresolved:
         name = escape(agent.name) or "no agent"

@@ -1,0 +1,109 @@
+"""Handing the wake tools over to an agent program: an MCP server for one turn, nothing to set up.
+
+How a program takes a server is data, `AgentSpec.mcp`; what the server is, is said here. Nothing is
+written anywhere: it is all in the words of the command and in the turn's environment.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+from routines.domain.agent import MCP_PLACEHOLDERS, AgentSpec
+
+# How the server is told whose turn it is: programs hand on some of their environment, all, or none.
+_TELLS = (
+    "ROUTINES_ROOT",
+    "ROUTINES_STATE",
+    "ROUTINES_SESSION",
+    "ROUTINES_ROUTINE",
+    "ROUTINES_TURN",
+)
+_PLACEHOLDER = re.compile("{(" + "|".join(sorted(MCP_PLACEHOLDERS)) + ")}")
+_HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+def is_installed() -> bool:
+    """Return whether the extra `mcp` is there, importing nothing of it."""
+    try:
+        return find_spec("mcp") is not None and find_spec("mcp_types") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def hand_over(spec: AgentSpec, env: Mapping[str, str]) -> tuple[AgentSpec, dict[str, str]]:
+    """Return the agent and the environment of a turn with the wake tools handed over.
+
+    Both are as they were where the program takes no server for one turn, or there is none to give.
+
+    Args:
+        spec: The agent.
+        env: The turn's whole environment.
+    """
+    if spec.mcp is None or not sys.executable or not is_installed():
+        return spec, dict(env)
+    values = _values(env)
+    words = tuple(_filled(word, values) for word in spec.mcp.words)
+    given = {key: _filled(text, values) for key, text in spec.mcp.env}
+    # Words of `args` come later and are taken as they are, so whoever wrote them has the last one.
+    return replace(spec, args=(*words, *spec.args)), _joined(env, given)
+
+
+def _values(env: Mapping[str, str]) -> dict[str, str]:
+    tells = {key: env[key] for key in _TELLS if key in env}
+    # `-P`: the folder of the turn may hold a package of our name. Said in any case, so that what
+    # a routine sets for its own Python is not our server's.
+    tells["PYTHONPATH"] = "" if os.path.basename(_HOME) in _INSTALLED else _HOME
+    args = ["-P", "-m", "routines", "mcp"]
+    pairs = ", ".join(f"{key} = {_json(value)}" for key, value in tells.items())
+    return {
+        "mcp_command": _json(sys.executable),
+        "mcp_args": _json(args),
+        "mcp_command_line": _json([sys.executable, *args]),
+        "mcp_env": _json(tells),
+        "mcp_env_toml": f"{{{pairs}}}",
+    }
+
+
+def _json(value: Any) -> str:
+    # TOML reads such texts too, but knows no pairs of surrogates.
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda found: values[found[1]], text)
+
+
+def _joined(env: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return *env* with *given*; two JSON objects under one name become one."""
+    made = dict(env)
+    for key, text in given.items():
+        mine, theirs = _object(text), _object(env.get(key, ""))
+        if key not in env:
+            made[key] = text
+        elif mine is not None and theirs is not None:
+            made[key] = _json(_merged(theirs, mine))
+        # Else it is a setting of the person's that we don't understand, and theirs to have.
+    return made
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _merged(theirs: dict[str, Any], mine: dict[str, Any]) -> dict[str, Any]:
+    joined = dict(theirs)
+    for key, value in mine.items():
+        there = joined.get(key)
+        both = isinstance(there, dict) and isinstance(value, dict)
+        joined[key] = _merged(there, value) if both else value  # type: ignore[arg-type]
+    return joined
