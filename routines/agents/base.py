@@ -7,6 +7,13 @@ An agent raises `SessionBusy` or `AgentUnavailable` to say that it provably did 
 `TurnFailed` if it started and failed, `OutcomeUnknown` if nobody can tell. Any other exception,
 and a `SessionBusy` or `AgentUnavailable` after the first output, is a failure that counts as
 started.
+
+An agent whose runs outlive the process that asked for them has three methods instead:
+
+    class MyDurableAgent:
+        async def start(self, turn: Turn) -> str: ...
+        async def inspect(self, run_id: str) -> RunState: ...
+        async def cancel(self, run_id: str) -> None: ...
 """
 
 from dataclasses import dataclass
@@ -103,6 +110,56 @@ class Agent(Protocol):
 
     async def run(self, turn: Turn) -> Reply:
         """Put the turn to the agent and return when it has finished it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Where a durable run stands, as its agent says.
+
+    Attributes:
+        word: `active`, `completed`, `failed`, `cancelled` or `missing` (the agent knows no such
+            run); any other word counts as `active`.
+        reply: What it answered, once it is completed; a text will do.
+        detail: In the agent's own words: why it failed, what it is at.
+    """
+
+    word: str
+    reply: Reply | str = Reply()
+    detail: str = ""
+
+
+class DurableAgent(Protocol):
+    """An agent whose runs outlive the process that started them.
+
+    Whatever has these three methods is one, also where it has a `run` besides. Each may be sync or
+    async, and may be called from another process than the one that started the run.
+    """
+
+    async def start(self, turn: Turn) -> str:
+        """Start the run of *turn* and return its id: the same run for the same `turn.key`, always.
+
+        It is called again under the same key whenever its answer was not heard: after a time-out
+        (4 min), an exception that is none of the port's, or a crash. A key that is known starts
+        nothing. `SessionBusy` and `AgentUnavailable` say that nothing was started, and
+        `TurnFailed` that it never will be; `Waiting` that a person has to approve of it first.
+        """
+
+    async def inspect(self, run_id: str) -> RunState:
+        """Return where a run stands, within 30 s. An exception says nothing about the run."""
+
+    async def cancel(self, run_id: str) -> None:
+        """End a run, within 30 s: return if that was taken up, or if it has ended already.
+
+        An exception means that it goes on. How it ended is what `inspect` says. Asked twice is
+        asked once: where that takes an idempotency key, it is `cancel:<run id>`.
+        """
+
+
+class Waiting(Exception):
+    """Of `start` alone: a person has to approve of the run first, and nothing has started.
+
+    It is asked again under the same key after 1, 2, 4 ... 128 s; then the turn has failed.
+    """
 
 
 class SessionBusy(Exception):

@@ -275,7 +275,7 @@ def _judge(call: _Call, why: str | None, timeout: timedelta) -> TurnResult:
         return _ended_by_us(call, why, timeout)
     if call.error is not None:
         return _raised(call, call.error)
-    reply = _checked(call.so_far())
+    reply = checked_reply(call.so_far())
     if reply.failed is not None:
         detail = one_line(reply.failed or reply.text or "it declared a failure")
         return TurnResult(outcome=Outcome.FAILED, reason=Reason.AGENT, detail=detail, reply=reply)
@@ -285,7 +285,7 @@ def _judge(call: _Call, why: str | None, timeout: timedelta) -> TurnResult:
 
 
 def _ended_by_us(call: _Call, why: str, timeout: timedelta) -> TurnResult:
-    reply = _checked(call.so_far())
+    reply = checked_reply(call.so_far())
     if why == _TIMEOUT:
         detail = f"ended at its limit of {format_span(timeout)}"
         return TurnResult(
@@ -297,7 +297,7 @@ def _ended_by_us(call: _Call, why: str, timeout: timedelta) -> TurnResult:
 
 def _raised(call: _Call, error: BaseException) -> TurnResult:
     words = one_line(str(error))
-    reply = _checked(call.so_far())
+    reply = checked_reply(call.so_far())
     if isinstance(error, NotFound):
         return TurnResult(outcome=Outcome.FAILED, reason=Reason.NOT_FOUND, detail=words)
     if isinstance(error, OutcomeUnknown):
@@ -327,8 +327,8 @@ _REASONS: dict[type[BaseException], Reason] = {
 }
 
 
-def _checked(reply: Reply) -> Reply:
-    """Return *reply* with only what has its type and fits into a record."""
+def checked_reply(reply: Reply) -> Reply:
+    """Return what a Python agent answered with only what has its type and fits into a record."""
     text, cut = bounded(reply.text if isinstance(reply.text, str) else str(reply.text))
     warnings = tuple(one_line(str(word)) for word in tuple(reply.warnings)[:_MOST_WARNINGS])
     if cut and Warn.TRUNCATED not in warnings:

@@ -47,7 +47,7 @@ def run_python(
     """
     spare = own_children()
     try:
-        _enter(cwd, env)
+        enter(cwd, env)
     except OSError as error:
         return TurnResult(
             outcome=Outcome.FAILED,
@@ -76,7 +76,8 @@ def run_python(
     return replace(result, detail=one_line("; ".join(notes)))
 
 
-def _enter(cwd: str, env: Mapping[str, str] | None) -> None:
+def enter(cwd: str, env: Mapping[str, str] | None) -> None:
+    """Make this process one in which a function runs: its folder, search path and environment."""
     os.chdir(cwd)
     if env is not None:
         os.environ.clear()
@@ -85,7 +86,8 @@ def _enter(cwd: str, env: Mapping[str, str] | None) -> None:
         sys.path.insert(0, cwd)
 
 
-def _find(name: str) -> Callable[[Turn], Any]:
+def find_python(name: str) -> Any:
+    """Return what `module:name` leads to; None if the module has nothing of that name."""
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise NotFound(f"{name!r} is not module:function")
@@ -101,7 +103,13 @@ def _find(name: str) -> Callable[[Turn], Any]:
         raise
     for word in attribute.split("."):
         found = getattr(found, word, None)
+    return found
+
+
+def _find(name: str) -> Callable[[Turn], Any]:
+    found = find_python(name)
     if not callable(found):
+        module_name, _, attribute = name.partition(":")
         raise NotFound(f"module {module_name} has no function {attribute}")
     function: Callable[[Turn], Any] = found
     return function

@@ -237,6 +237,27 @@ class Record:
         return self.last in _UNDER_WAY
 
     @property
+    def is_durable(self) -> bool:
+        """Whether its turn is a run that outlives its owner, and nothing says that it is over."""
+        return self.is_under_way and bool((self.started or {}).get("durable"))
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of the durable run of its present turn, once the agent has said it."""
+        for line in self.events[::-1]:
+            if line["event"] == Event.STARTED.value:
+                return None
+            if line["event"] == Event.RUN.value and isinstance(line.get("run_id"), str):
+                return str(line["run_id"])
+        return None
+
+    @property
+    def group(self) -> str | None:
+        """The `exclusive` group that its durable run keeps, also while nobody watches it."""
+        group = (self.started or {}).get("exclusive")
+        return group if isinstance(group, str) else None
+
+    @property
     def retries(self) -> int:
         """How often it was put off to be tried again."""
         return [line["event"] for line in self.events].count(Event.RETRY.value)
@@ -259,8 +280,13 @@ class Record:
 
     @property
     def turn_ref(self) -> str:
-        """The id of its present turn: the same on every attempt, `#2` and on for a rerun."""
-        return self.ref if self.reruns == 0 else f"{self.ref}#{self.reruns + 1}"
+        """The id of its present turn: the same on every attempt, `#2` and on for a rerun.
+
+        And for another try after a durable run that has ended: under the same key it would be
+        that run again.
+        """
+        before = sum("rerun" in line or "anew" in line for line in self.events)
+        return self.ref if before == 0 else f"{self.ref}#{before + 1}"
 
     @property
     def recurs(self) -> bool:

@@ -26,6 +26,7 @@ class Recovery(StrEnum):
     PRESUME = "presume"
     SET_ASIDE = "set-aside"
     DROP_MANUAL = "drop-manual"
+    FOLLOW = "follow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +68,14 @@ def decide(record: Record, *, here: Here, silent_for: timedelta, now: datetime) 
         at = record.retry_at
         waits = record.last == Event.PARKED.value or (at is not None and at > now)
         return Recovery.LEAVE if waits else Recovery.OWED_AGAIN
+    if record.is_durable and record.run_id is not None and silent_for >= PRESUMED_AFTER:
+        # Wherever its owner was: a run is asked about by its id, and nothing is begun by that.
+        return Recovery.FOLLOW
     if is_elsewhere(record.owner, here):
         # A free lock proves nothing about a process that another kernel knows.
         return Recovery.PRESUME if silent_for >= PRESUMED_AFTER else Recovery.LEAVE
+    if record.is_durable:
+        return Recovery.FOLLOW
     match record.last:
         case Event.CLAIM.value | Event.ATTEMPT.value | Event.NOT_STARTED.value:
             if record.occurrence.kind is Kind.MANUAL and not record.claim.get("detached"):

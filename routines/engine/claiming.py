@@ -417,11 +417,20 @@ class Claimer:
 
     def room_for(self, work: Work) -> Room | str:
         """Return a place, and the group of *work*, or why there is none."""
-        return self._places.take(places=self._definitions.concurrency, group=work.exclusive)
+        return self._room(self._definitions.concurrency, work.exclusive)
 
     def group_for(self, work: Work) -> Room | str:
         """Return the group alone: a run by hand or from outside waits for no place."""
-        return self._places.take(places=None, group=work.exclusive)
+        return self._room(None, work.exclusive)
+
+    def _room(self, places: int | None, group: str | None) -> Room | str:
+        if group is not None:
+            # A durable run keeps its group also while nobody watches it, and no lock says so.
+            for entry in self._claims.open_entries():
+                record = self._claims.read_path(entry.claim_path)
+                if record is not None and record.is_durable and record.group == group:
+                    return f"a turn of the group {group} runs"
+        return self._places.take(places=places, group=group)
 
     def _in_flight(
         self, routine: Routine, now: datetime, done: Pass
@@ -468,6 +477,9 @@ class Claimer:
                             settled_by=self._owner.user,
                         )
                     )
+                elif claim.record.is_durable:
+                    # Its run goes on, watched or not.
+                    running.append(claim.record)
                 elif claim.record.is_under_way or not claim.record.readable:
                     lost.append(entry.claim_path)
             finally:
@@ -572,6 +584,31 @@ class Claimer:
             ready.let_go()
             raise
         return ready
+
+    def take_over(self, claim: Claim, work: Work) -> Ready | None:
+        """Take what a durable run keeps, to go on with it; None if its session is taken just now.
+
+        It is at work already: place and group are taken where they are free, and not waited for.
+        """
+        lease = self._sessions.take(
+            str(claim.record.session), clock=self._clock, own_claim=claim.record.path
+        )
+        if not isinstance(lease, Lease):
+            claim.let_go()
+            return None
+        try:
+            return Ready(claim, lease, self._room_left(work), work)
+        except BaseException:
+            lease.let_go()
+            raise
+
+    def _room_left(self, work: Work) -> Room:
+        places, group = self._definitions.concurrency, work.exclusive
+        for wanted in ((places, group), (None, group), (places, None)):
+            room = self._places.take(places=wanted[0], group=wanted[1])
+            if isinstance(room, Room):
+                return room
+        return Room()
 
 
 def displaced(record: Record) -> Verdict | None:

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from routines.agents.base import Agent, Turn
+from routines.agents.base import Agent, DurableAgent, Turn
+from routines.agents.durable import is_durable
 from routines.domain.agent import AgentSpec
 from routines.domain.names import safe_name
 from routines.domain.record import Record
@@ -89,7 +90,7 @@ class EngineEvent:
 
     Attributes:
         name: A stable word: `fired`, `settled`, `missed`, `waiting`, `fault`, `alert`,
-            `recovery`, `retrying`, `parked`.
+            `recovery`, `retrying`, `parked`, `detached`, `reattached`.
         ref: The occurrence or routine.
         data: Facts about it, plain JSON types.
     """
@@ -118,7 +119,7 @@ class Engine:
     Args:
         state: The state folder; it is made if it is missing.
         agent: What answers turns in this process: an object with an async `run(turn)`, or a
-            function. None if all agents are commands.
+            function; or a `DurableAgent`, whose runs outlive it. None if all agents are commands.
         routines: The routines, or where they come from.
         clock: The clock; tests give `routines.testing.FakeClock`.
         limits: Bounds of concurrency and wake-ups.
@@ -143,7 +144,7 @@ class Engine:
         self,
         state: str | os.PathLike[str],
         *,
-        agent: Agent | Callable[[Turn], Any] | None = None,
+        agent: Agent | DurableAgent | Callable[[Turn], Any] | None = None,
         routines: Iterable[Routine] | Definitions = (),
         clock: EngineClock | None = None,
         limits: Limits | None = None,
@@ -243,12 +244,20 @@ class Engine:
             for running in self._in_flight.values()
             if not (leave_turns and running.is_process)
         ]
+        for running in turns:
+            # What outlives us is not waited for: it goes on, and the next start takes it up.
+            if not running.is_process or await in_thread(self._is_durable, running):
+                running.detach()
         mine = turn_of_caller.get()
         if mine in turns:
             # Called from inside a turn: to wait for it would be to wait for ourselves.
             turns.remove(mine)
             self._in_background(self._end([mine], grace))
         await self._end(turns, grace)
+
+    def _is_durable(self, running: Running) -> bool:
+        record = self._claims.read_path(running.path)
+        return record is not None and record.is_durable
 
     async def _end(self, turns: Collection[Running], grace: timedelta) -> None:
         """Wait until *turns* have ended; after *grace*, end them."""
@@ -308,6 +317,7 @@ class Engine:
             presence=self._presence,
             external_clock=self._external_clock,
             authorizer=self._authorizer,
+            follows_host=is_durable(self._agent),
             is_stopping=lambda: self._stopping,
         )
         self._agenda = self._looker.agenda
@@ -404,9 +414,10 @@ class Engine:
 
     def _begin(self, ready: Ready) -> Running:
         record = ready.claim.record
-        running = Running(record.ref, record.routine)
+        running = Running(record.ref, record.routine, record.path)
         self._in_flight[record.ref] = running
-        self._emit("fired", record.ref, {"trigger": record.trigger.value}, routine=record.routine)
+        word = "reattached" if record.is_durable else "fired"
+        self._emit(word, record.ref, {"trigger": record.trigger.value}, routine=record.routine)
         self._in_background(self._see_through(ready, running))
         return running
 
@@ -424,11 +435,18 @@ class Engine:
                 running.done.set_result(record)
             if record is None:
                 self._looker.taking_up.unstarted.hold_back(running.ref, self._clock.awake())
+            elif record.is_durable:
+                self._left_alone(record)
             else:
                 self._looker.taking_up.unstarted.forget(running.ref)
                 self._settled(record)
             self._agenda.hurry()
             self._wake.set()
+
+    def _left_alone(self, record: Record) -> None:
+        """Tell of a run that goes on unwatched: it is taken up again, by whoever schedules then."""
+        self._looker.taking_up.unstarted.hold_back(record.ref, self._clock.awake())
+        self._emit("detached", record.ref, {"run": record.run_id}, routine=record.routine)
 
     def _reread(self, ready: Ready, work: Work) -> Work | Verdict:
         current = None if work.routine is None else self._definitions.current(work.routine)

@@ -61,6 +61,7 @@ class Looker:
         presence: Presence | None,
         external_clock: bool,
         authorizer: Authorizer,
+        follows_host: bool,
         is_stopping: Callable[[], bool],
     ) -> None:
         self._state = state
@@ -103,6 +104,7 @@ class Looker:
             clock=clock,
             owner=owner,
             saw=self.agenda.saw,
+            follows_host=follows_host,
             is_stopping=is_stopping,
         )
         self._alive_since: datetime | None = None

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -43,12 +43,14 @@ class Recovered:
     Attributes:
         settled: Records that were settled here.
         owed_again: Claims that were never started and that this process now holds.
+        followed: Likewise claims whose durable run goes on, and that nobody watches.
         look_at: When the next retry is due; None if none waits.
         rerun: Whether an interrupted turn is to be run again.
     """
 
     settled: list[Record]
     owed_again: list[Claim]
+    followed: list[Claim] = field(default_factory=list)
     look_at: datetime | None = None
     rerun: bool = False
 
@@ -78,8 +80,8 @@ class Recoverer:
         """Look at every open claim whose lock is free.
 
         Args:
-            keep_unstarted: Whether claims that are owed again are held and returned; else they
-                are let go of, for whoever starts turns.
+            keep_unstarted: Whether claims that are owed again, or whose run is to be followed,
+                are held and returned; else they are let go of, for whoever starts turns.
         """
         result = Recovered([], [])
         entries = self._claims.open_entries()
@@ -110,6 +112,9 @@ class Recoverer:
             return record
         if not record.is_under_way:
             # It never began: it is owed again under the same claim, for whoever takes it up.
+            return record
+        if record.is_durable:
+            # Its run goes on: whoever takes it up asks how it stands.
             return record
         recovery = decide(record, here=host.here(), silent_for=timedelta(0), now=self._clock.now())
         if recovery not in (Recovery.END_AND_CANCEL, Recovery.END_AND_INTERRUPT):
@@ -143,10 +148,13 @@ class Recoverer:
             if recovery is Recovery.OWED_AGAIN and keep_unstarted:
                 kept = True
                 result.owed_again.append(claim)
+            elif recovery is Recovery.FOLLOW and keep_unstarted:
+                kept = True
+                result.followed.append(claim)
             elif recovery in _WITH_LEFTOVERS and self._leftovers(claim.record).members():
                 kept = True
                 self._end_aside(claim, recovery)
-            elif recovery not in (Recovery.LEAVE, Recovery.OWED_AGAIN):
+            elif recovery not in (Recovery.LEAVE, Recovery.OWED_AGAIN, Recovery.FOLLOW):
                 record = self._end(claim, recovery)
                 if record.end is not None:
                     result.settled.append(record)

@@ -10,11 +10,12 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Collection
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from routines.agents.base import (
     Agent,
     AgentUnavailable,
+    DurableAgent,
     OutcomeUnknown,
     Reply,
     SessionBusy,
@@ -23,14 +24,17 @@ from routines.agents.base import (
     TurnResult,
 )
 from routines.agents.command import HURRY
+from routines.agents.durable import agent_of, is_durable
 from routines.agents.environment import without_surroundings
 from routines.agents.processes import start_turn_process
 from routines.domain.outcome import Outcome, Reason, one_line
 from routines.domain.record import Event, Owner, Record
 from routines.engine.claiming import Ready
 from routines.engine.clock import EngineClock
+from routines.engine.durable import Follower
 from routines.engine.off_loop import in_thread, start_thread
 from routines.engine.recovering import Recoverer
+from routines.engine.resuming import resume
 from routines.engine.turns import TurnSteps, Verdict
 from routines.engine.work import Work
 from routines.errors import StoreError
@@ -53,10 +57,20 @@ _TURN_PROCESS = (
 )
 # How often a running turn of the host's agent looks for a cancel, and beats.
 _LOOK_S = 1.0
+_PlainAgent = Agent | Callable[[Turn], Any]
 # The turn that whoever reads this runs in, if any: it must not wait for itself.
 turn_of_caller: contextvars.ContextVar["Running | None"] = contextvars.ContextVar(
     "turn_of_caller", default=None
 )
+
+
+class Leaving:
+    """What a stop says to whoever watches a durable run."""
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self.soon = False
+        self.now = False
 
 
 class Running:
@@ -65,12 +79,17 @@ class Running:
     Attributes:
         ref: The occurrence.
         routine: Whose it is, or None.
-        done: Its record, once it is settled; None if it was let go of unstarted.
+        path: Its claim, below the state folder.
+        done: Its record, once it is settled, or once its run was left to go on; None if it was
+            let go of unstarted.
+        leave: What whoever watches its run has been told, if it is durable.
     """
 
-    def __init__(self, ref: str, routine: str | None) -> None:
+    def __init__(self, ref: str, routine: str | None, path: str) -> None:
         self.ref = ref
         self.routine = routine
+        self.path = path
+        self.leave = Leaving()
         self.done: asyncio.Future[Record | None] = asyncio.get_running_loop().create_future()
         self._stops = 0
         self._pid: int | None = None
@@ -87,10 +106,18 @@ class Running:
         if self._stops:
             self._tell()
 
+    def detach(self) -> None:
+        """Leave a durable run to go on, once what it is being asked has been answered."""
+        self.leave.soon = True
+        self.leave.wake.set()
+        self._tell()
+
     def stop(self) -> None:
-        """End the turn; the second time, at once."""
+        """End the turn, the second time at once; a durable run is left to go on."""
         self._stops += 1
         self.stopping.set()
+        self.leave.now = True
+        self.leave.wake.set()
         self._tell()
 
     def _tell(self) -> None:
@@ -109,20 +136,24 @@ class Runner:
         clock: EngineClock,
         owner: Owner,
         recoverer: Recoverer,
-        agent: Agent | Callable[[Turn], Any] | None,
+        agent: Agent | DurableAgent | Callable[[Turn], Any] | None,
         reread: Callable[[Ready, Work], Work | Verdict],
     ) -> None:
         self._state = state
         self._clock = clock
         self._owner = owner
         self._recoverer = recoverer
-        self._agent = agent
+        self._durable = agent_of(agent) if is_durable(agent) else None
+        self._agent = None if is_durable(agent) else cast(_PlainAgent | None, agent)
         self._reread = reread
         # Turns that were given up and whose function still runs: their sessions stay busy.
         self._lingering: set[asyncio.Future[Any]] = set()
 
     async def run(self, ready: Ready, running: Running) -> Record | None:
-        """Run one turn; return its record, or None if it was let go of unstarted."""
+        """Run one turn, or go on with its run; return its record, or None if it never began.
+
+        The record of a durable run that was left to go on has no outcome.
+        """
         if ready.work.agent is not None:
             return await self._in_process(ready, running)
         return await self._here(ready, running)
@@ -152,7 +183,8 @@ class Runner:
             # A process that died before it read this has left it: it holds what `env_file` says.
             files.discard(self._work_path(ready))
             ready.claim.let_go()
-        return record if record.end is not None or record.last in PUT_OFF else None
+        over = record.end is not None or record.last in PUT_OFF or record.is_durable
+        return record if over else None
 
     def _work_path(self, ready: Ready) -> str:
         return self._state.at("output", ready.claim.occurrence.place, "work.json")
@@ -198,6 +230,8 @@ class Runner:
         )
         lingering: asyncio.Future[Any] | None = None
         try:
+            if self._durable is not None:
+                return await self._follow(steps, ready, running, self._durable)
             if ready.work.only_if is not None:
                 verdict = await in_thread(steps.gate, ready.work, dict(os.environ))
                 if verdict is not None:
@@ -207,10 +241,7 @@ class Runner:
                 return ready.claim.record if ready.claim.record.end is not None else None
             work, turn = begun
             result, lingering = await self._ask(steps, work, turn, running)
-            if work.verify is not None:
-                result = await in_thread(steps.verify, work, turn, result, dict(os.environ))
-            steps.stop_requested = lambda: HURRY if running.stopping.is_set() else None
-            return await in_thread(steps.finish, work, turn, result)
+            return await self._finish(steps, work, turn, result, running)
         except StoreError as error:
             log.error("turn-not-started", extra={"ref": running.ref, "error": error.message})  # noqa: TRY400
             return None
@@ -221,6 +252,41 @@ class Runner:
                 ready.lease.let_go()
             else:
                 self._linger(lingering, ready)
+
+    async def _finish(
+        self, steps: TurnSteps, work: Work, turn: Turn, result: TurnResult, running: Running
+    ) -> Record:
+        if work.verify is not None:
+            result = await in_thread(steps.verify, work, turn, result, dict(os.environ))
+        steps.stop_requested = lambda: HURRY if running.stopping.is_set() else None
+        return await in_thread(steps.finish, work, turn, result)
+
+    async def _follow(
+        self, steps: TurnSteps, ready: Ready, running: Running, agent: DurableAgent
+    ) -> Record | None:
+        """Begin a durable turn, or go on with one, and see it to its end or to a stop."""
+        work, record = ready.work, ready.claim.record
+        resumed = record.is_durable
+        if resumed:
+            turn = await in_thread(resume, steps, work)
+            if turn is None:
+                return ready.claim.record
+        else:
+            if work.only_if is not None:
+                verdict = await in_thread(steps.gate, work, dict(os.environ))
+                if verdict is not None:
+                    return await in_thread(steps.settle, verdict)
+            begun = await in_thread(steps.begin, work, lambda _: True)
+            if begun is None:
+                return ready.claim.record if ready.claim.record.end is not None else None
+            work, turn = begun
+        follower = Follower(
+            steps, work, turn, agent, clock=self._clock, leave=running.leave, resumed=resumed
+        )
+        result = await follower.follow()
+        if result is None:
+            return ready.claim.record
+        return await self._finish(steps, work, turn, result, running)
 
     def _linger(self, future: asyncio.Future[Any], ready: Ready) -> None:
         """Keep session and room until a function that ignored its limit has really ended (T5)."""
@@ -305,9 +371,7 @@ class Runner:
             return False
 
 
-def _begin(
-    agent: Agent | Callable[[Turn], Any], turn: Turn
-) -> tuple[asyncio.Future[Any], asyncio.Future[Any]]:
+def _begin(agent: _PlainAgent, turn: Turn) -> tuple[asyncio.Future[Any], asyncio.Future[Any]]:
     """Put *turn* to the agent; return its answer, and what is done when it really has ended."""
     run = agent if not hasattr(agent, "run") else agent.run
     if inspect.iscoroutinefunction(run):

@@ -22,11 +22,12 @@ from routines.engine.recovering import Recoverer
 from routines.engine.turns import Verdict, cancelled
 from routines.engine.unstarted import Unstarted
 from routines.engine.waking import Waker
-from routines.engine.work import Work
+from routines.engine.work import Work, decode_work
 from routines.errors import RoutinesError
 from routines.store.claims import Claim, ClaimStore
 from routines.store.control import CancelStore
 from routines.store.state import State
+from routines.store.works import WorkStore
 
 log = logging.getLogger("routines")
 
@@ -48,6 +49,7 @@ class TakingUp:
         clock: Clock,
         owner: Owner,
         saw: Callable[[str, datetime], bool],
+        follows_host: bool,
         is_stopping: Callable[[], bool],
     ) -> None:
         self._state = state
@@ -58,6 +60,7 @@ class TakingUp:
         self._clock = clock
         self._owner = owner
         self._saw = saw
+        self._follows_host = follows_host
         self._is_stopping = is_stopping
         self._claims = ClaimStore(state)
         self._recovered_at = float("-inf")
@@ -79,15 +82,40 @@ class TakingUp:
         recovered = self._recoverer.recover()
         done.settled += recovered.settled
         self.look_at(now if recovered.rerun else recovered.look_at)
-        for claim in sorted(recovered.owed_again, key=lambda claim: claim.record.due_at):
+        oldest_first = sorted(recovered.owed_again, key=lambda claim: claim.record.due_at)
+        # What runs already comes first: it has its place, and what is new takes what is left.
+        for claim in [*recovered.followed, *oldest_first]:
             try:
-                self._take_up(claim, now, done)
+                if claim.record.is_durable:
+                    self._follow(claim, done)
+                else:
+                    self._take_up(claim, now, done)
             except (RoutinesError, OSError) as error:
                 claim.let_go()
                 self.unstarted.hold_back(claim.record.ref, awake)
                 log.error(  # noqa: TRY400 - the cause is in the message
                     "take-up-failed", extra={"ref": claim.record.ref, "error": str(error)}
                 )
+
+    def _follow(self, claim: Claim, done: Pass) -> None:
+        """Take up a durable run that nobody watches; a pause holds back only what is to start."""
+        record = claim.record
+        if self._is_stopping() or not self.unstarted.may_start(record.ref, self._clock.awake()):
+            claim.let_go()
+            return
+        kept = WorkStore(self._state).read(record)
+        work = self._work_again(record, self._clock.now()) if kept is None else decode_work(kept)
+        if isinstance(work, Verdict) or (work.agent is None and not self._follows_host):
+            # Nobody here can ask its agent, and nobody but that agent knows.
+            claim.let_go()
+            self.unstarted.hold_back(record.ref, self._clock.awake())
+            log.warning("run-not-followed", extra={"ref": record.ref, "run": record.run_id})
+            return
+        ready = self._claimer.take_over(claim, work)
+        if ready is None:
+            self.unstarted.look_soon()
+        else:
+            done.ready.append(ready)
 
     def _take_up(self, claim: Claim, now: datetime, done: Pass) -> None:
         """Decide anew about a claim that was never started."""

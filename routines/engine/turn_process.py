@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable
 from datetime import timedelta
-from types import FrameType
+from types import FrameType, ModuleType
 
 from routines.agents import processes
 from routines.agents.base import Turn, TurnResult
@@ -36,9 +36,11 @@ log = logging.getLogger("routines")
 # A cancel is seen within so long; a beat for other hosts is given every so often.
 _LOOK_EVERY = timedelta(seconds=1)
 _BEAT_EVERY = timedelta(seconds=15)
+# Kinds of agents of which some are durable: which, only the agent itself or its entry tells.
+_MAY_BE_DURABLE = (AgentKind.PYTHON,)
 
 
-class _Signals:
+class Signals:
     """What a scheduler that stops says: end your turn, and with a second one, at once."""
 
     def __init__(self) -> None:
@@ -61,7 +63,7 @@ class _Signals:
 class _Watch:
     """What the turn is asked while it runs: to stop, or whether anyone cancelled it."""
 
-    def __init__(self, steps: TurnSteps, signals: _Signals, clock: SystemClock) -> None:
+    def __init__(self, steps: TurnSteps, signals: Signals, clock: SystemClock) -> None:
         self._steps = steps
         self._signals = signals
         self._clock = clock
@@ -91,8 +93,11 @@ class _Watch:
 
 def run(steps: TurnSteps, work: Work, clock: SystemClock) -> None:
     """Run one turn from its gate to its outcome."""
-    signals = _Signals()
+    signals = Signals()
     base = dict(os.environ)
+    if steps.claim.record.is_durable:
+        _durable().go_on(steps, work, clock, signals, base)
+        return
     verdict = steps.gate(work, base)
     if verdict is not None:
         steps.settle(verdict)
@@ -101,7 +106,14 @@ def run(steps: TurnSteps, work: Work, clock: SystemClock) -> None:
         # Not started, so it stays owed: the next scheduler takes it up.
         return
     steps.agent_version = _version(steps, work, base, clock)
-    begun = steps.begin(work)
+    if work.agent is not None and work.agent.kind in _MAY_BE_DURABLE:
+        agents = _durable().Finder(steps, clock, signals, base)
+        begun = steps.begin(work, agents.is_durable)
+        if begun is not None and agents.found is not None:
+            _durable().run(steps, *begun, agents.found, clock, signals, base)
+            return
+    else:
+        begun = steps.begin(work)
     if begun is None:
         return
     work, turn = begun
@@ -121,6 +133,13 @@ def run(steps: TurnSteps, work: Work, clock: SystemClock) -> None:
         result = failed(Reason.NOT_FOUND, error.message)
     steps.stop_requested = signals.word
     steps.finish(work, turn, result)
+
+
+def _durable() -> ModuleType:
+    # Here and not above: it waits in a loop, which a command's turn process never does.
+    from routines.engine import durable_process
+
+    return durable_process
 
 
 def _version(steps: TurnSteps, work: Work, base: dict[str, str], clock: SystemClock) -> str | None:

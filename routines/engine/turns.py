@@ -46,6 +46,7 @@ from routines.store.control import Cancel, CancelStore, SwitchStore
 from routines.store.cursors import CursorStore
 from routines.store.sessions import Lease, Ledger, native_path
 from routines.store.state import State
+from routines.store.works import WorkStore
 
 log = logging.getLogger("routines")
 
@@ -109,6 +110,11 @@ class TurnSteps:
     def folder(self) -> str:
         """Where the turn's output is kept."""
         return self.state.at("output", self.claim.occurrence.place)
+
+    def count_from(self, began: datetime) -> None:
+        """Count the time limit from *began*, when another process began the turn."""
+        passed = max(self.clock.now() - began, timedelta(0))
+        self._began = self.clock.awake() - passed.total_seconds()
 
     def left(self, work: Work) -> timedelta:
         """Return what is left of the time limit, gates included."""
@@ -180,11 +186,17 @@ class TurnSteps:
             Outcome.FAILED, Reason.GATE, f"only_if {how}" + (f": {said}" if said else "")
         )
 
-    def begin(self, work: Work) -> tuple[Work, Turn] | None:
+    def begin(
+        self, work: Work, is_durable: Callable[[Work], bool] = lambda _: False
+    ) -> tuple[Work, Turn] | None:
         """Look at everything once more, write ledger and `started`; None if it is settled instead.
 
         When this returns a turn, `started` is on the disk and the agent may be launched. When it
         returns None nothing may be launched, and the claim has an outcome (PROMISES L9).
+
+        Args:
+            work: What is to be done, as it was when the occurrence was claimed.
+            is_durable: Whether the agent of what is done now outlives its turn's owner.
 
         Raises:
             StoreError: `started` could not be written: no agent.
@@ -212,7 +224,7 @@ class TurnSteps:
                 counted.enter_context(files.section(self._limit_lock(limit)))
             over = self._over_limit(work, now)
             if over is None:
-                return work, self._start(work, now)
+                return work, self._start(work, now, durable=is_durable(work))
         self.settle(Verdict(Outcome.SKIPPED, Reason.LIMIT, over))
         return None
 
@@ -232,11 +244,16 @@ class TurnSteps:
                 return over
         return None
 
-    def _start(self, work: Work, now: datetime) -> Turn:
+    def _start(self, work: Work, now: datetime, *, durable: bool) -> Turn:
         ledger = self._open_ledger(work, now)
-        turn = self._turn(work, ledger)
+        turn = self.turn_of(work, ledger)
         anew = turn.first and ledger.epoch > 1
         self._keep(self.folder, "prompt.md", work.prompt)
+        more: dict[str, Any] = {}
+        if durable:
+            # Whoever goes on with it asks the same agent the same thing, whatever is edited.
+            WorkStore(self.state).keep(self.claim.record, work.encode())
+            more = {"durable": True, "exclusive": work.exclusive}
         self.claim.append(
             Event.STARTED,
             at=now,
@@ -254,6 +271,7 @@ class TurnSteps:
             late_s=round(turn.late.total_seconds(), 3),
             prompt=one_line(work.prompt, most=SHOWN),
             rerun_interrupted=work.rerun_interrupted,
+            **more,
         )
         return turn
 
@@ -328,7 +346,8 @@ class TurnSteps:
             and resumes_unfinished(work.agent)
         )
 
-    def _turn(self, work: Work, ledger: Ledger) -> Turn:
+    def turn_of(self, work: Work, ledger: Ledger) -> Turn:
+        """Return what the agent is given."""
         record = self.claim.record
         now = self.clock.now()
         missed = record.claim.get("missed")
@@ -376,7 +395,7 @@ class TurnSteps:
         Raises:
             InvalidFiles: `env_file` can't be used.
         """
-        return self.environment(work, self._turn(work, self.lease.ledger), base)
+        return self.environment(work, self.turn_of(work, self.lease.ledger), base)
 
     # Meanwhile ----------------------------------------------------------------------------------
 
@@ -518,6 +537,9 @@ class TurnSteps:
             more |= {"ended": result.outcome.value, "because": result.reason.value}
         if spent["usage"]:
             more |= spent
+        if record.is_durable and result.outcome is not None and "rerun" not in more:
+            # Its run has ended: under the same key the agent would only name that one again.
+            more["anew"] = True
         try:
             self.claim.append(event, at=self.clock.now(), **more)
             ledger = self.lease.ledger
@@ -631,6 +653,8 @@ class TurnSteps:
             self.claim, outcome, reason, detail, clock=self.clock, owner=self.owner, **more
         )
         self._cancels.clear(self.ref)
+        if (record.started or {}).get("durable"):
+            WorkStore(self.state).discard(record)
         try:
             ledger = self.lease.ledger
             if ledger.claim == record.path:

@@ -142,15 +142,22 @@ class CancelStore:
 
     def pending(self, ref: str) -> Cancel | None:
         """Return an intent that has been neither accepted nor withdrawn, or None."""
+        return self._first(ref, ".json")
+
+    def accepted(self, ref: str) -> Cancel | None:
+        """Return an intent that was accepted, of an occurrence that is not settled yet, or None."""
+        return self._first(ref, f".json{_ACCEPTED}")
+
+    def _first(self, ref: str, ending: str) -> Cancel | None:
         for name in files.names(self._folder(ref)):
-            if not name.endswith(".json"):
+            if not name.endswith(ending):
                 continue
             found = _read(os.path.join(self._folder(ref), name))
             if found is not None:
                 with contextlib.suppress(ValueError, KeyError, TypeError):
                     return Cancel(
                         ref,
-                        name.removesuffix(".json"),
+                        name.removesuffix(ending),
                         str(found["by"]),
                         bool(found["person"]),
                         parse_instant(found["at"]),

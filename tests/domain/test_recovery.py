@@ -18,6 +18,14 @@ IN_CONTAINER = owner(host=None, boot="of-another")
 NEIGHBOUR = owner(host=None)
 
 
+def durable(*events, of=OWN, occurrence=None, run_id="r-1"):
+    """A turn by a durable agent; a run line has the id that was known then."""
+    lines = [{"event": "started", "durable": True}]
+    lines += [{"event": str(one)} | ({"run_id": run_id} if one == "run" else {}) for one in events]
+    claim = {"event": "claim", "owner": None if of is None else of.to_json()}
+    return Record(occurrence or slot(), claim, tuple(lines))
+
+
 def record(*events, of=OWN, occurrence=None, **claim):
     line = {"event": "claim", "owner": None if of is None else of.to_json(), **claim}
     return Record(occurrence or slot(), line, tuple({"event": str(event)} for event in events))
@@ -129,6 +137,51 @@ def test_what_has_no_owner_is_nobodys_whatever_host_or_boot_made_it(of, line, re
     found = Record(slot(), claim, (line,))
 
     assert decide(found, here=HERE, now=NOW, silent_for=SILENT) is recovery
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [Event.RUN],
+        [Event.CANCELLING],
+        [Event.RUN, Event.CANCELLING],
+        [Event.CANCELLING, Event.RUN],
+    ],
+)
+def test_run_of_a_durable_agent_is_followed_and_never_interrupted(events, kind):
+    made = {Kind.SLOT: slot, Kind.MANUAL: by_hand, Kind.WAKE: firing, Kind.JOB: job}[kind]()
+    for silent in (timedelta(0), FRESH, SILENT):
+        found = durable(*events, occurrence=made)
+        assert decide(found, here=HERE, now=NOW, silent_for=silent) is Recovery.FOLLOW
+
+
+@pytest.mark.parametrize(
+    ("events", "run_id", "silent", "recovery"),
+    [
+        # Its owner may live, and is asking.
+        ([Event.RUN], "r-1", FRESH, Recovery.LEAVE),
+        ([], None, FRESH, Recovery.LEAVE),
+        # By its id it is only asked about: nothing is begun by that.
+        ([Event.RUN], "r-1", SILENT, Recovery.FOLLOW),
+        # To repeat the start might begin it twice: the agent may be that host's own.
+        ([], None, SILENT, Recovery.PRESUME),
+        ([Event.RUN], None, SILENT, Recovery.PRESUME),
+    ],
+)
+def test_run_of_another_host_is_asked_about_and_its_start_never_repeated(
+    events, run_id, silent, recovery
+):
+    found = durable(*events, of=ELSEWHERE, run_id=run_id)
+
+    assert decide(found, here=HERE, now=NOW, silent_for=silent) is recovery
+
+
+def test_durable_turn_that_never_started_is_owed_like_any_other():
+    found = durable(Event.NOT_STARTED)
+
+    assert decide(found, here=HERE, now=NOW, silent_for=timedelta(0)) is Recovery.OWED_AGAIN
 
 
 def test_what_comes_only_once_is_parked_where_a_recurring_slot_has_failed():

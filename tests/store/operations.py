@@ -31,6 +31,7 @@ from routines.store.wake_entries import session_folder
 from routines.store.wake_firings import FiringStore
 from routines.store.wake_managing import ManagedStore
 from routines.store.wakeups import WakeupStore
+from routines.store.works import WorkStore
 from tests.builders import (
     BOOT,
     NOW,
@@ -145,6 +146,60 @@ def _settle_twice(claims: list[Claim], tell: Tell) -> None:
     tell("settled", claim.record.path, "completed")
     claim.settle(Outcome.FAILED, Reason.EXIT, "must not be believed", at=NOW)
     tell("settled", claim.record.path, "completed")
+
+
+def _durable_run(claims: list[Claim], tell: Tell) -> None:
+    """A durable turn: its run is known, another goes on with it, and it ends."""
+    (claim,) = claims
+    for event, more in (
+        (Event.STARTED, {"durable": True}),
+        (Event.RUN, {"run_id": "r-1"}),
+        (Event.RUN, {"run_id": "r-1", "resumed": True}),
+    ):
+        claim.append(event, at=NOW, **more)
+        tell("line", claim.record.path, event.value)
+        assert claim.record.is_durable
+    assert claim.record.run_id == "r-1"
+    claim.settle(Outcome.COMPLETED, at=NOW)
+    tell("settled", claim.record.path, "completed")
+    claim.let_go()
+
+
+def _keep_work(claims: list[Claim], tell: Tell) -> None:
+    (claim,) = claims
+    WorkStore(claim._state).keep(claim.record, b"what it is to do\n")
+    tell("kept", "the work")
+    claim.append(Event.STARTED, at=NOW, durable=True)
+    tell("line", claim.record.path, "started")
+    claim.let_go()
+
+
+def _began_only_with_its_work(path: str, told: Told) -> None:
+    """What a durable turn is to do is whole on the disk before `started` is."""
+    if not os.path.exists(os.path.join(path, slot().claim_path)):
+        return
+    state = open_for_reading(path)
+    record = ClaimStore(state).read(slot())
+    kept = WorkStore(state).read(record)
+    assert kept in (None, b"what it is to do\n"), "half a work"
+    if record.started is not None or ["kept", "the work"] in told:
+        assert kept is not None, "begun, and nobody knows with what"
+
+
+def _kept_work(path: str) -> list[Claim]:
+    claims = _claimed(slot())(path)
+    WorkStore(claims[0]._state).keep(claims[0].record, b"old\n")
+    return claims
+
+
+def _discard_work(claims: list[Claim], tell: Tell) -> None:
+    (claim,) = claims
+    claim.append(Event.STARTED, at=NOW)
+    tell("line", claim.record.path, "started")
+    claim.settle(Outcome.COMPLETED, at=NOW)
+    tell("settled", claim.record.path, "completed")
+    WorkStore(claim._state).discard(claim.record)
+    claim.let_go()
 
 
 def _folder_taken_away(path: str) -> list[Claim]:
@@ -265,6 +320,24 @@ CLAIMS = [
         ("claims.Claim.append", "claims.Claim.touch", "claims.Claim.let_go"),
         _not_started_and_retried,
         prepare=_claimed(slot()),
+        occurrences=(slot(),),
+    ),
+    Operation(
+        "durable-run", SETTLES, _durable_run, prepare=_claimed(slot()), occurrences=(slot(),)
+    ),
+    Operation(
+        "keep-the-work-of-a-durable-turn",
+        ("works.WorkStore.keep",),
+        _keep_work,
+        prepare=_claimed(slot()),
+        after=_began_only_with_its_work,
+        occurrences=(slot(),),
+    ),
+    Operation(
+        "discard-the-work-of-a-durable-turn",
+        ("works.WorkStore.discard",),
+        _discard_work,
+        prepare=_kept_work,
         occurrences=(slot(),),
     ),
     Operation(
