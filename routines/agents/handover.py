@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -36,6 +36,35 @@ def is_installed() -> bool:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """The server of one turn.
+
+    Attributes:
+        command: Its program, an absolute path.
+        args: Its arguments.
+        env: What it has to be told: whose turn it is, and nothing secret.
+    """
+
+    command: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+def server_of(env: Mapping[str, str]) -> McpServer | None:
+    """Return the server that offers the wake tools of the turn with that environment.
+
+    None if there is none to give: the extra is missing.
+    """
+    if not sys.executable or not is_installed():
+        return None
+    tells = {key: env[key] for key in _TELLS if key in env}
+    # `-P`: the folder of the turn may hold a package of our name. PYTHONPATH in any case, so that
+    # what a routine sets for its own Python is not our server's.
+    tells["PYTHONPATH"] = "" if os.path.basename(_HOME) in _INSTALLED else _HOME
+    return McpServer(sys.executable, ("-P", "-m", "routines", "mcp"), tells)
+
+
 def hand_over(spec: AgentSpec, env: Mapping[str, str]) -> tuple[AgentSpec, dict[str, str]]:
     """Return the agent and the environment of a turn with the wake tools handed over.
 
@@ -45,27 +74,23 @@ def hand_over(spec: AgentSpec, env: Mapping[str, str]) -> tuple[AgentSpec, dict[
         spec: The agent.
         env: The turn's whole environment.
     """
-    if spec.mcp is None or not sys.executable or not is_installed():
+    server = None if spec.mcp is None else server_of(env)
+    if spec.mcp is None or server is None:
         return spec, dict(env)
-    values = _values(env)
+    values = _values(server)
     words = tuple(_filled(word, values) for word in spec.mcp.words)
     given = {key: _filled(text, values) for key, text in spec.mcp.env}
     # Words of `args` come later and are taken as they are, so whoever wrote them has the last one.
     return replace(spec, args=(*words, *spec.args)), _joined(env, given)
 
 
-def _values(env: Mapping[str, str]) -> dict[str, str]:
-    tells = {key: env[key] for key in _TELLS if key in env}
-    # `-P`: the folder of the turn may hold a package of our name. Said in any case, so that what
-    # a routine sets for its own Python is not our server's.
-    tells["PYTHONPATH"] = "" if os.path.basename(_HOME) in _INSTALLED else _HOME
-    args = ["-P", "-m", "routines", "mcp"]
-    pairs = ", ".join(f"{key} = {_json(value)}" for key, value in tells.items())
+def _values(server: McpServer) -> dict[str, str]:
+    pairs = ", ".join(f"{key} = {_json(value)}" for key, value in server.env.items())
     return {
-        "mcp_command": _json(sys.executable),
-        "mcp_args": _json(args),
-        "mcp_command_line": _json([sys.executable, *args]),
-        "mcp_env": _json(tells),
+        "mcp_command": _json(server.command),
+        "mcp_args": _json(server.args),
+        "mcp_command_line": _json([server.command, *server.args]),
+        "mcp_env": _json(server.env),
         "mcp_env_toml": f"{{{pairs}}}",
     }
 

@@ -4,6 +4,7 @@ The words are data and functions of values, so that the MCP server, `routines wa
 Python functions say the same. Times are shown in local time, with zone and UTC.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -72,7 +73,7 @@ class Tool:
 
     def docstring(self) -> str:
         """Return it as the docstring of a Python function, with `in` as `in_`."""
-        head = "\n".join(self.lines)
+        head = in_python("\n".join(self.lines))
         if not self.params:
             return head
         words = [f"    {python_name(name)}: {meaning}" for name, meaning in self.params.items()]
@@ -102,6 +103,15 @@ class Tool:
 def python_name(argument: str) -> str:
     """Return how Python has to spell an argument: `in` is a word of its own there."""
     return f"{argument}_" if iskeyword(argument) else argument
+
+
+def in_python(text: str) -> str:
+    """Return *text* with the arguments that it names spelled as Python has to."""
+    return _IN.sub("in_", text)
+
+
+# Where it is the argument and not the word: `in="10m"`, `exactly one of in, at`.
+_IN = re.compile(r'\bin(?==")|(?<=one of )in(?=,)')
 
 
 def tools(*, zone_key: str, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[Tool, Tool, Tool]:

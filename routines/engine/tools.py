@@ -110,7 +110,8 @@ class WakeTools:
             tz: str = "",
         ) -> str:
             asked = {"prompt": prompt, "in": in_, "at": at, "every": every, "cron": cron, "tz": tz}
-            return self.call("wake", asked).text
+            answer = self.call("wake", asked)
+            return wake_texts.in_python(answer.text) if answer.refused else answer.text
 
         def unwake(id: str) -> str:  # noqa: A002 - it is what the argument is called
             return self.call("unwake", {"id": id}).text

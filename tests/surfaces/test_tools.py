@@ -39,6 +39,7 @@ def test_the_functions_are_typed_and_documented_as_the_schemas_are(tools):
         assert function.__doc__ == tool.docstring()
     wake = tools.functions[0]
     assert "Use this and not a sleep" in wake.__doc__
+    assert "Exactly one of in_, at, every, cron." in wake.__doc__
     assert '    in_: "10m", "2h30m", "1d"; at least 1m\n' in wake.__doc__
 
 
@@ -56,7 +57,12 @@ def test_a_function_sets_a_wake_up_and_returns_its_words(ws, tools):
 
 
 def test_a_function_returns_a_refusal_and_the_method_raises_it(tools):
-    assert tools.functions[0]("look", in_="30s").startswith('Refused: in "30s" is too soon')
+    said = tools.functions[0]("look", in_="30s")
+
+    assert said.startswith('Refused: in "30s" is too soon')
+    # In the words of the schema that its model was shown.
+    assert said.endswith('Ask again with in_="1m".')
+    assert "exactly one of in_, at, every, cron" in tools.functions[0]("look")
     with pytest.raises(WakeupRefused):
         tools.wake("look", in_="30s")
 
