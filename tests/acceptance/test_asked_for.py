@@ -47,9 +47,11 @@ def test_routine_that_fails_is_paused_where_its_alert_says_so(workspace):
     # A person mends it, runs it, and lets it go on: the recovery pauses nothing.
     (workspace.root / "well").touch()
     assert workspace.cli("run", "digest").returncode == 0
+    assert workspace.cli("resume", "digest").returncode == 0
+    # A resident scheduler looks once a minute, a tick at once.
+    workspace.cli("tick")
     told = workspace.root / "alerts.md"
     eventually(lambda: told.exists() and told.read_text().count("## ") == 2, "the recovery")
-    assert workspace.cli("resume", "digest").returncode == 0
     assert row(workspace)["paused"] is None
     stop(workspace, scheduler)
 
