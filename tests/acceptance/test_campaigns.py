@@ -3,7 +3,7 @@
 import pytest
 
 from tests.acceptance.helpers import Workspace, end_of, eventually, stamp
-from tests.campaigns import clocks, kill9, races, stops
+from tests.campaigns import clocks, kill9, mixed, races, stops
 
 
 def show(result):
@@ -71,3 +71,11 @@ def test_two_schedulers_ticks_and_deliveries_at_once_make_one_turn_a_slot(worksp
 def test_a_living_scheduler_bears_each_step_of_the_clock():
     result = clocks.campaign()
     assert not result.wrong, show(result)
+
+
+@pytest.mark.slow
+def test_every_policy_under_schedulers_passes_deliveries_and_hands_that_are_killed_adds_up():
+    result = mixed.campaign(seconds=40, seed=4)
+    assert not result.wrong, show(result)
+    assert result.turns > 20, show(result)
+    assert result.kills.get("schedulers"), show(result)
