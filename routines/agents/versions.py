@@ -1,12 +1,11 @@
 """Which version of a program answers: asked of the program itself, once for each file."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from routines.agents.command import CannotStart, find_program, run_program
 from routines.agents.output import Capture
-from routines.domain.agent import AgentSpec
 from routines.domain.clock import Clock
 from routines.domain.versions import find_version
 from routines.errors import StoreError
@@ -19,7 +18,7 @@ _PATIENCE = timedelta(seconds=10)
 
 
 def version_of(
-    spec: AgentSpec,
+    words: Sequence[str] | None,
     *,
     env: Mapping[str, str],
     cwd: str,
@@ -27,17 +26,16 @@ def version_of(
     store: ProgramStore | None,
     keep: bool = True,
 ) -> str | None:
-    """Return the version of the program of *spec*, None if it can't be told.
+    """Return the version that the command *words* prints, None if it can't be told.
 
     Args:
-        spec: The agent; it says with which words its program tells its version.
-        env: The environment in which it is looked for and asked.
-        cwd: Where it would run; absolute.
+        words: `AgentSpec.version`; None where the agent has no such words.
+        env: The environment in which the program is looked for and asked.
+        cwd: Where it runs; absolute.
         clock: The time.
         store: What was answered before; None for nothing.
         keep: Whether the answer is kept there.
     """
-    words = spec.version
     if not words:
         return None
     try:
@@ -46,24 +44,24 @@ def version_of(
         return None
     mark = mark_of(program)
     if mark is None or store is None:
-        return _ask(spec, env=env, cwd=cwd, clock=clock)
-    known = store.read(mark, words, now=clock.now())
+        return _ask(words, env=env, cwd=cwd, clock=clock)
+    known = store.read(mark, words[1:], now=clock.now())
     if known is not None:
         return known.version
-    version = _ask(spec, env=env, cwd=cwd, clock=clock)
+    version = _ask(words, env=env, cwd=cwd, clock=clock)
     if keep:
         try:
-            store.remember(mark, words, version, now=clock.now())
+            store.remember(mark, words[1:], version, now=clock.now())
         except StoreError as error:
             log.warning("version-not-kept", extra={"program": program, "error": error.message})
     return version
 
 
-def _ask(spec: AgentSpec, *, env: Mapping[str, str], cwd: str, clock: Clock) -> str | None:
+def _ask(words: Sequence[str], *, env: Mapping[str, str], cwd: str, clock: Clock) -> str | None:
     said = Capture()
     try:
         ended = run_program(
-            spec.version or (),
+            words,
             stdin=None,
             cwd=cwd,
             env=env,
@@ -71,7 +69,6 @@ def _ask(spec: AgentSpec, *, env: Mapping[str, str], cwd: str, clock: Clock) -> 
             err=lambda _: None,
             clock=clock,
             timeout=_PATIENCE,
-            stop=("TERM", "KILL"),
             grace=timedelta(seconds=1),
         )
     except CannotStart:

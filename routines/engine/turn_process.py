@@ -155,7 +155,9 @@ def _version(steps: TurnSteps, work: Work, base: dict[str, str], clock: SystemCl
     except InvalidFiles:
         # The turn will say so itself.
         return None
-    return version_of(spec, env=env, cwd=work.cwd, clock=clock, store=ProgramStore(steps.state))
+    return version_of(
+        spec.version, env=env, cwd=work.cwd, clock=clock, store=ProgramStore(steps.state)
+    )
 
 
 def _answer(

@@ -1,13 +1,14 @@
-"""Which programs the agents of a workspace are, as far as that can be told without starting one."""
+"""Which programs the agents of a workspace are, and of which version."""
 
 import importlib.util
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from routines.config.workspace_file import WorkspaceSettings
 from routines.domain.agent import AgentKind
 from routines.domain.routine import Routine
+from routines.operations.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +20,19 @@ class AgentFound:
         program: The absolute path of the program, or what answers instead (`echo`, a function).
         problem: Why no turn can be started with it, or None.
         used_by: The routines that use it.
+        version: Of the program, if it was asked and said one.
     """
 
     name: str
     program: str | None
     problem: str | None
     used_by: tuple[str, ...] = ()
+    version: str | None = None
+
+    @property
+    def named(self) -> str:
+        """The agent's name, with the version if that is known."""
+        return f"{self.name} {self.version}" if self.version else self.name
 
 
 def agents_found(
@@ -41,6 +49,37 @@ def agents_found(
         program, problem = _resolve(settings, name, cwd=cwd, path=search)
         found.append(AgentFound(name, program, problem, tuple(sorted(names))))
     return sorted(_merged(found), key=lambda one: one.name)
+
+
+def with_versions(context: Context, found: Sequence[AgentFound], *, keep: bool) -> list[AgentFound]:
+    """Return *found* with the versions of their programs: each is asked, if it has to be.
+
+    Args:
+        context: Where and when.
+        found: What `agents_found` found.
+        keep: Whether the answers are kept in the state folder.
+    """
+    from routines.agents.environment import without_surroundings
+    from routines.agents.versions import version_of
+    from routines.store.programs import ProgramStore
+
+    state = context.state_or_none
+    store = None if state is None else ProgramStore(state)
+    known: dict[tuple[str | None, tuple[str, ...]], str | None] = {}
+    asked = []
+    for one in found:
+        spec = context.workspace.settings.spec_of(one.name)
+        if spec is None or one.program is None or not spec.version:
+            asked.append(one)
+            continue
+        words = (one.program, *spec.version[1:])
+        if (one.program, words) not in known:
+            env = without_surroundings(context.environ) | dict(spec.env)
+            known[one.program, words] = version_of(
+                words, env=env, cwd=context.root.path, clock=context.clock, store=store, keep=keep
+            )
+        asked.append(replace(one, version=known[one.program, words]))
+    return asked
 
 
 def _merged(found: list[AgentFound]) -> list[AgentFound]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from routines.domain.schedule import remarks as schedule_remarks
 from routines.errors import Problem, UsageError
-from routines.operations.agents_found import AgentFound, agents_found
+from routines.operations.agents_found import AgentFound, agents_found, with_versions
 from routines.operations.context import Context
 from routines.operations.listing import search_path
 from routines.operations.targets_found import TargetFound, targets_missing
@@ -63,6 +63,7 @@ class Checked:
                 {
                     "name": agent.name or None,
                     "program": agent.program,
+                    "version": agent.version,
                     "problem": agent.problem,
                     "used_by": list(agent.used_by),
                 }
@@ -99,7 +100,11 @@ def check(context: Context, files: Sequence[str] = ()) -> Checked:
     wanted = _paths(context, files)
     problems = [p for p in workspace.problems if wanted is None or p.path in wanted]
     remarks = [*workspace.remarks, *_about_schedules(context)]
-    agents = agents_found(workspace.settings, workspace.routines, path=search_path(context))
+    agents = with_versions(
+        context,
+        agents_found(workspace.settings, workspace.routines, path=search_path(context)),
+        keep=False,
+    )
     targets = targets_missing(
         workspace.settings,
         workspace.routines.values(),

@@ -9,6 +9,7 @@ from typing import Any
 from routines.config.schema import routine_schema, schema_texts, workspace_schema
 from routines.config.workspace_file import ECHO_NAME
 from routines.config.write import ROUTINE_SCHEMA, routine_text, workspace_text
+from routines.domain.agent import PRESETS
 from routines.domain.names import check_routine_name, format_instant, same_name
 from routines.errors import InvalidFiles, InvalidName, UsageError
 from routines.operations.agents_found import find_program
@@ -17,29 +18,6 @@ from routines.operations.listing import search_path
 from routines.operations.zone_note import machine_zone
 from routines.store import files
 
-# What `init` writes for a program that is there. Measured with the released versions; a person
-# may change every word of it.
-_ENTRIES = {
-    "claude": """\
-claude:
-  command: [claude, -p, --output-format, json, --resume, "{native_session}"]
-  first: [claude, -p, --output-format, json, --session-id, "{session_uuid}"]
-  interactive: [claude, --resume, "{native_session}"]
-  output: json
-  read:
-    reply: result
-    native_session: session_id
-    failed: is_error
-    denied: permission_denials
-    cost_total: total_cost_usd
-  stop: [INT, TERM, KILL]
-  model: [--model, "{model}"]
-""",
-    "llm": """\
-llm:
-  command: [llm, prompt]
-""",
-}
 _FIRST_NAME = "daily-digest"
 _FIRST_PROMPT = (
     "Summarise what changed in this folder since yesterday, and what waits for me."
@@ -49,22 +27,41 @@ _FIRST_PROMPT = (
 
 @dataclass(frozen=True, slots=True)
 class AgentChoice:
-    """An agent that `init` can write an entry for.
+    """An agent that `init` can write down.
 
     Attributes:
-        name: As routines will name it.
+        name: As routines will name it: a preset, or echo.
         program: The path of its program; None for echo, which needs none.
+        version: The program's version, if it says one.
     """
 
     name: str
     program: str | None
+    version: str | None = None
 
 
 def agent_choices(context: Context) -> list[AgentChoice]:
-    """Return the agents found on PATH; echo, which is always there, last."""
+    """Return the presets whose programs are on PATH; echo, which is always there, last."""
+    from routines.agents.environment import without_surroundings
+    from routines.agents.versions import version_of
+    from routines.config.presets import preset_spec
+
+    env = without_surroundings(context.environ)
     path = search_path(context)
-    found = [AgentChoice(name, find_program(name, path=path, cwd=context.cwd)) for name in _ENTRIES]
-    return [*(one for one in found if one.program), AgentChoice(ECHO_NAME, None)]
+    choices = []
+    for name in PRESETS:
+        spec = preset_spec(name)
+        program = find_program(spec.command[0], path=path, cwd=context.cwd)
+        if program is not None:
+            version = version_of(
+                spec.version,
+                env=env | {"PATH": path} | dict(spec.env),
+                cwd=context.cwd,
+                clock=context.clock,
+                store=None,
+            )
+            choices.append(AgentChoice(name, program, version))
+    return [*choices, AgentChoice(ECHO_NAME, None)]
 
 
 def usual_zone(context: Context) -> str:
@@ -120,8 +117,7 @@ def init(context: Context, *, tz: str, agent: str) -> Made:
     root = os.path.realpath(os.path.join(context.cwd, context.explicit_root or ""))
     if not os.path.isdir(root):
         raise UsageError(f"{root} is no folder", hint="make it first, or leave --root out")
-    entry = _ENTRIES.get(agent)
-    settings = workspace_text(tz=tz, agent=agent, agents=entry)
+    settings = workspace_text(tz=tz, agent=agent)
     first = routine_text(
         prompt=_FIRST_PROMPT,
         cron="0 9 * * 1-5",

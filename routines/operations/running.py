@@ -23,7 +23,7 @@ from routines.engine.engine import Engine, EngineEvent, Limits
 from routines.engine.measuring import PassFacts
 from routines.engine.running import Running
 from routines.errors import InvalidFiles, NoScheduler, StateUnusable, StoreError, UnknownRoutine
-from routines.operations.agents_found import AgentFound, agents_found
+from routines.operations.agents_found import AgentFound, agents_found, with_versions
 from routines.operations.context import Context
 from routines.operations.life import schedulers
 from routines.operations.log_lines import log_to
@@ -218,7 +218,8 @@ def start_lines(context: Context, others: Sequence[str]) -> list[str]:
     ]
     lines += [f"broken    {one.place()}: {one.message}" for one in workspace.problems]
     path = context.environ.get("PATH", "")
-    for found in agents_found(workspace.settings, workspace.routines, path=path):
+    agents = agents_found(workspace.settings, workspace.routines, path=path)
+    for found in with_versions(context, agents, keep=True):
         lines.append(f"agent     {_agent_words(context, found)}")
     note = zone_note(context)
     if note:
@@ -244,7 +245,9 @@ def _armed_words(workspace: Workspace) -> str:
 def _agent_words(context: Context, found: AgentFound) -> str:
     if found.name == ECHO_NAME:
         return f"{found.name}, built in"
-    return f"{found.name or '(no agent)'}: {found.problem or context.short(found.program or '')}"
+    where = found.problem or context.short(found.program or "")
+    version = f" {found.version}" if found.version else ""
+    return f"{found.name or '(no agent)'}: {where}{version}"
 
 
 async def serve(

@@ -73,7 +73,7 @@ class ProgramStore:
         return self._state.at("programs", f"{key.hexdigest()[:32]}.json")
 
     def read(self, mark: Mark, words: Sequence[str], *, now: datetime) -> Answered | None:
-        """Return what the program of *mark* answered to *words*, None if it has to be asked."""
+        """Return what the program answered to the words after its name, None if it never was."""
         data = files.read(self._path(mark, words))
         try:
             found = json.loads(data or b"")
@@ -88,7 +88,7 @@ class ProgramStore:
     def remember(
         self, mark: Mark, words: Sequence[str], version: str | None, *, now: datetime
     ) -> None:
-        """Keep what the program of *mark* answered to *words*.
+        """Keep what the program of *mark* answered to the words after it.
 
         Raises:
             StoreError: It could not be kept; it will be asked again.

@@ -1385,11 +1385,11 @@ MARK = Mark(path="/usr/bin/agent", size=7, changed=1, inode=2)
 
 
 def _remember_version(state: Any, tell: Tell) -> None:
-    ProgramStore(state).remember(MARK, ("agent", "--version"), "1.2.3", now=NOW)
+    ProgramStore(state).remember(MARK, ("--version",), "1.2.3", now=NOW)
 
 
 def _version_is_whole(path: str, told: Told) -> None:
-    answered = ProgramStore(_open(path)).read(MARK, ("agent", "--version"), now=NOW)
+    answered = ProgramStore(_open(path)).read(MARK, ("--version",), now=NOW)
     assert answered in (None, Answered("1.2.3")), "half an answer"
 
 

@@ -1,5 +1,6 @@
 """`init`, `new` and `check`: files that are right the first time, and are never overwritten."""
 
+import io
 import json
 
 import pytest
@@ -32,8 +33,33 @@ def test_init_takes_the_first_agent_that_is_there(empty):
 
     empty.ask("init", "--yes")
 
-    assert "agent: claude" in (empty.root / "routines.yaml").read_text()
+    settings = (empty.root / "routines.yaml").read_text()
+    assert "agent: claude-code\n" in settings
+    # A preset needs no entry.
+    assert "agents:" not in settings
     assert empty.ask("check").code == 0
+
+
+def test_init_offers_the_programs_that_are_there_with_their_versions(empty, monkeypatch):
+    empty.program("claude", "echo '2.1.332 (Claude Code)'")
+    empty.program("pi", "echo 1.6.0; sleep 60 & exit 1")
+    monkeypatch.setattr("sys.stdin", Terminal("pi\nEurope/Riga\n"))
+
+    answer = empty.ask("init")
+
+    home = empty.home
+    assert answer.err.splitlines()[:3] == [
+        f"  claude-code  {home}/bin/claude 2.1.332",
+        # Its version is no reason to leave it out.
+        f"  pi           {home}/bin/pi",
+        "  echo         answers with the prompt: for a rehearsal",
+    ]
+    assert "agent: pi\n" in (empty.root / "routines.yaml").read_text()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 def test_init_keeps_what_exists(empty):
@@ -193,3 +219,30 @@ def test_a_value_that_is_wrong_is_said_once(empty):
     assert answer.err.splitlines()[0] == (
         "Error: routines/x.yaml:1:7: cron: 0 9 * * has 4 fields, and cron needs 5"
     )
+
+
+def test_check_says_which_program_of_which_version_answers(ws):
+    ws.program("claude", "echo '2.1.332 (Claude Code)'")
+    ws.settings("agent: claude-code\n")
+    ws.routine("daily", "every: 1d\n")
+
+    assert "Agents: claude-code 2.1.332." in ws.ask("check").out
+    (agent,) = json.loads(ws.ask("check", "--json").out)["agents"]
+    assert (agent["program"], agent["version"]) == (f"{ws.home}/bin/claude", "2.1.332")
+
+
+def test_check_asks_a_program_again_when_its_file_has_changed(ws):
+    ws.settings("agent: codex\n")
+    ws.routine("daily", "every: 1d\n")
+    for version in ("0.171.0", "0.172.0"):
+        ws.program("codex", f"echo codex-cli {version}")
+        assert f"Agents: codex {version}." in ws.ask("check").out
+
+
+def test_check_waits_for_no_program_and_believes_no_version_that_is_none(ws):
+    ws.settings("agent: codex\n")
+    ws.routine("daily", "every: 1d\n")
+    for body in ("echo 'version \033[31m1'", "echo 0.171.0; exit 3", "echo 1 >&2", "kill -9 $$"):
+        ws.program("codex", body)
+        answer = ws.ask("check")
+        assert (answer.code, "Agents: codex." in answer.out) == (0, True), body

@@ -66,10 +66,10 @@ class World:
         folder.mkdir(exist_ok=True)
         (folder / f"{name}.yaml").write_text(text if "prompt" in text else f"{text}prompt: Look.\n")
 
-    def program(self, name: str) -> None:
+    def program(self, name: str, body: str = "") -> None:
         path = self.home / "bin" / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text("#!/bin/sh\n")
+        path.write_text(f"#!/bin/sh\n{body}\n")
         path.chmod(0o755)
         self.environ["PATH"] = str(path.parent)
 

@@ -41,9 +41,12 @@ def command(call: Call, *, yes: bool, agent: str | None, tz: str | None) -> None
 
 
 def _ask_agent(choices: "Sequence[AgentChoice]") -> str:
+    from routines.cli.escape import escape
+
     for choice in choices:
-        where = choice.program or "answers with the prompt: for a rehearsal"
-        click.echo(f"  {choice.name:<10} {where}", err=True)
+        where = escape(choice.program or "") or "answers with the prompt: for a rehearsal"
+        version = f" {choice.version}" if choice.version else ""
+        click.echo(f"  {choice.name:<12} {where}{version}", err=True)
     return str(
         click.prompt(
             "Agent",

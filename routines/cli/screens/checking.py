@@ -65,5 +65,5 @@ def _foot(found: Checked) -> str:
         text = "routines.yaml can't be used, so nothing is armed."
     else:
         text = f"{found.total} routine{'' if found.total == 1 else 's'}, all right."
-    names = [escape(agent.name) for agent in found.agents if not agent.problem]
+    names = [escape(agent.named) for agent in found.agents if not agent.problem]
     return text + (f" Agents: {', '.join(names)}." if names else "")
