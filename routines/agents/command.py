@@ -68,6 +68,8 @@ STOP_WORDS: Mapping[str, tuple[Outcome, Reason | None]] = {
     "turn": (Outcome.CANCELLED, Reason.TURN),
     "purge": (Outcome.CANCELLED, Reason.PURGE),
     "supersede": (Outcome.SUPERSEDED, None),
+    # The program went on with a conversation that another session has.
+    "taken": (Outcome.FAILED, Reason.SESSION_CHANGED),
     "stop": (Outcome.INTERRUPTED, Reason.STOPPED),
     # As `stop`, without the pauses between the signals: a second ^C.
     "now": (Outcome.INTERRUPTED, Reason.STOPPED),

@@ -76,6 +76,9 @@ class _Watch:
             return word
         if self._steps.cancelled_by is not None:
             return "cancel"
+        if self._steps.taken_by is not None:
+            # Two turns in one conversation lose what either of them says.
+            return "taken"
         now = self._clock.awake()
         if now - self._beat >= _BEAT_EVERY.total_seconds():
             self._beat = now

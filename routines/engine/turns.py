@@ -44,6 +44,7 @@ from routines.store import files
 from routines.store.claims import Claim, ClaimStore
 from routines.store.control import Cancel, CancelStore, SwitchStore
 from routines.store.cursors import CursorStore
+from routines.store.natives import NativeStore
 from routines.store.sessions import Lease, Ledger, native_path
 from routines.store.state import State
 from routines.store.works import WorkStore
@@ -95,6 +96,10 @@ class TurnSteps:
         self.cancelled_by: Cancel | None = None
         # Of the agent's program, once it was asked.
         self.agent_version: str | None = None
+        self.program = ""
+        # The session whose conversation the program went on with, and which one that is.
+        self.taken_by: str | None = None
+        self.taken = ""
         # Asked while a reply is handed over: a stop must not wait for that.
         self.stop_requested: Callable[[], str | None] = lambda: None
         self._began = clock.awake()
@@ -245,6 +250,7 @@ class TurnSteps:
         return None
 
     def _start(self, work: Work, now: datetime, *, durable: bool) -> Turn:
+        self.program = os.path.basename((work.agent and work.agent.program) or work.agent_name)
         ledger = self._open_ledger(work, now)
         turn = self.turn_of(work, ledger)
         anew = turn.first and ledger.epoch > 1
@@ -405,11 +411,25 @@ class TurnSteps:
         if ledger.native_session != native_session:
             try:
                 ours = native_session == ledger.uuid(self.state.workspace)
+                if not ours and self._is_taken(native_session):
+                    return
                 minted_by = "us" if ours else "program"
                 self.lease.write(ledger.with_(native_session=native_session, minted_by=minted_by))
             except StoreError as error:
                 # The outcome carries it too; only a kill before that would lose it.
                 log.warning("ledger-not-written", extra={"ref": self.ref, "error": error.message})
+
+    def _is_taken(self, native_session: str) -> bool:
+        """Return whether another session has that conversation: then this turn must end."""
+        self.taken_by = NativeStore(self.state).take(
+            native_session,
+            program=self.program,
+            session=self.lease.session,
+            clock=self.clock,
+        )
+        if self.taken_by is not None:
+            self.taken = native_session
+        return self.taken_by is not None
 
     def take_up_cancel(self) -> Cancel | None:
         """Accept a pending cancel and note it, so that it can't be withdrawn; None if none is."""
@@ -616,6 +636,10 @@ class TurnSteps:
         return {"delivered": results}
 
     def _end_of(self, result: TurnResult) -> tuple[Outcome, Reason | None, str]:
+        if self.taken_by is not None:
+            # It is theirs, and so is what was said there: nothing of it is kept here.
+            whose = f"it answered in {self.taken}, which is the conversation of {self.taken_by}"
+            return Outcome.FAILED, Reason.SESSION_CHANGED, whose
         if result.outcome is None and result.reason is Reason.SESSION_LOST:
             return Outcome.FAILED, Reason.SESSION_LOST, result.detail
         if result.outcome is None:

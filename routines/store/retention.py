@@ -14,6 +14,7 @@ from routines.domain.names import day_name, parse_instant_name
 from routines.domain.occurrence import instant_of_file
 from routines.store import files
 from routines.store.claims import ClaimStore
+from routines.store.natives import NativeStore
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State
 from routines.store.wake_entries import session_folder
@@ -93,6 +94,7 @@ class RetentionStore:
                 self._prune_missed(folder, keep, now, pruned)
             self._prune_output(keep, now, pruned)
             self._prune_schedulers(keep, now)
+            NativeStore(self._state).prune(clock=self._clock)
             pruned.drafts = files.sweep_drafts(
                 self._state.path, skip=_WITHOUT_DRAFTS, before=now - _DRAFT_IS_LEFT
             )

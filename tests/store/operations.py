@@ -22,6 +22,7 @@ from routines.store.alerts import AlertStore
 from routines.store.claims import Claim, ClaimStore, Draft
 from routines.store.control import CancelStore, SchedulerStore, Switch, SwitchStore
 from routines.store.cursors import CursorStore
+from routines.store.natives import NativeStore
 from routines.store.places import PlaceStore, Room
 from routines.store.programs import Answered, Mark, ProgramStore
 from routines.store.retention import Keep, RetentionStore
@@ -1401,6 +1402,50 @@ REST.append(
         after=_version_is_whole,
     )
 )
+
+NATIVE = "ses_4f2a"
+
+
+def _take_native(state: Any, tell: Tell) -> None:
+    told = NativeStore(state).take(NATIVE, program="agent", session=SESSION, clock=FakeClock())
+    assert told is None
+    lease = SessionStore(state).take(SESSION, clock=FakeClock())
+    assert isinstance(lease, Lease)
+    lease.write(ledger(session=SESSION, native_session=NATIVE))
+    lease.let_go()
+    tell("taken")
+
+
+def _native_has_one_session(path: str, told: Told) -> None:
+    state = _open(path)
+    known = SessionStore(state).peek(SESSION)
+    written = known is not None and known.native_session == NATIVE
+    other = NativeStore(state).take(NATIVE, program="agent", session="wake:x", clock=FakeClock())
+    assert other == (SESSION if written else None), "two sessions have one conversation"
+    assert written or ["taken"] not in told
+
+
+def _forgotten_native(path: str) -> Any:
+    state = _open(path)
+    NativeStore(state).take(NATIVE, program="agent", session="routine:gone", clock=FakeClock())
+    return state
+
+
+REST += [
+    Operation(
+        "take-a-native-session",
+        ("natives.NativeStore.take",),
+        _take_native,
+        after=_native_has_one_session,
+    ),
+    Operation(
+        "prune-native-sessions",
+        ("natives.NativeStore.prune",),
+        lambda state, tell: tell("pruned", NativeStore(state).prune(clock=FakeClock())),
+        prepare=_forgotten_native,
+        after=_native_has_one_session,
+    ),
+]
 
 JOBS = job_operations.operations(Operation)
 
