@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from routines.agents.echo import EchoAgent
     from routines.domain import schedule
     from routines.domain.agent import AgentSpec
+    from routines.domain.job import JobRequest
     from routines.domain.outcome import Outcome, Reason, Trigger
     from routines.domain.record import Record
     from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from routines.engine.managing import Wakeups
     from routines.engine.tools import ToolAnswer, WakeTools
     from routines.engine.wake_snapshots import WakeupSnapshot
-    from routines.errors import RoutinesError
+    from routines.errors import JobConflict, LeaseLost, RoutinesError
     from routines.operations.embedded import Engine
+    from routines.operations.jobs import Jobs
     from routines.operations.waking import tools
     from routines.version import VERSION as __version__  # noqa: N811 - the name that tools ask for
 
@@ -53,6 +55,10 @@ _HOMES = {
     "EchoAgent": "routines.agents.echo",
     "Engine": "routines.operations.embedded",
     "EngineEvent": "routines.engine.engine",
+    "JobConflict": "routines.errors",
+    "JobRequest": "routines.domain.job",
+    "Jobs": "routines.operations.jobs",
+    "LeaseLost": "routines.errors",
     "Limits": "routines.engine.engine",
     "Outcome": "routines.domain.outcome",
     "OutcomeUnknown": "routines.agents.base",
@@ -88,6 +94,10 @@ __all__ = [
     "EchoAgent",
     "Engine",
     "EngineEvent",
+    "JobConflict",
+    "JobRequest",
+    "Jobs",
+    "LeaseLost",
     "Limits",
     "Outcome",
     "OutcomeUnknown",

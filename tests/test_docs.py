@@ -253,6 +253,7 @@ def lived_in(tmp_path_factory):
         'routines new daily --cron "0 9 * * *" Hello.',
         "routines run daily",
         "routines wake --session daily --in 1h Again.",
+        "routines jobs add --id one Once.",
         "routines fire daily --slot 2026-06-02T09:00:00Z",
         "routines fire daily --slot 2026-06-01T09:00:00Z",
     ]:
@@ -271,6 +272,7 @@ def lived_in(tmp_path_factory):
         ("sessions", "sessions/*/*.json"),
         ("wakeups", "wakeups/routine*/*.json"),
         ("schedulers", "schedulers/past/*/*.json"),
+        ("jobs", "jobs/ids/*/*.json"),
     ],
 )
 def test_the_keys_of_a_file_are_those_on_the_page(lived_in, section, pattern):

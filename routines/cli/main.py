@@ -44,6 +44,7 @@ COMMANDS = {
     "mcp": "mcp",
     "fire": "fire",
     "tick": "tick",
+    "jobs": "jobs",
     "prune": "prune",
     "schema": "schema",
 }
@@ -55,7 +56,7 @@ Every day    init  new  start  list  run  history  show  logs
 Why, when    explain  next  check  doctor
 Step in      pause  resume  cancel  recover  session
 For agents   wake  unwake  wakeups  mcp
-For programs fire  tick
+For programs fire  tick  jobs
 Upkeep       prune  schema
 
 routines COMMAND --help shows one. Which folder: --root, $ROUTINES_ROOT, or the

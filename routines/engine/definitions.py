@@ -64,6 +64,10 @@ class Definitions(Protocol):
         """The zone of the workspace."""
 
     @property
+    def limits(self) -> tuple[DayLimit, ...]:
+        """The limits of the workspace, for all turns together."""
+
+    @property
     def deliver(self) -> tuple[Target, ...]:
         """Where the workspace says that replies go."""
 
@@ -95,8 +99,8 @@ class Definitions(Protocol):
     def work(self, routine: Routine, *, agent: str | None = None) -> Work:
         """Return what a turn of *routine* is to do, by *agent* if that is named."""
 
-    def work_without_routine(self) -> Work:
-        """Return what a turn that belongs to no routine is to do, its prompt left empty."""
+    def work_without_routine(self, *, agent: str | None = None) -> Work:
+        """Return what a turn of no routine is to do, by *agent* if named; its prompt is empty."""
 
 
 class FixedDefinitions:
@@ -118,6 +122,7 @@ class FixedDefinitions:
         self.concurrency = concurrency
         self.zone = zone
         self.broken: frozenset[str] = frozenset()
+        self.limits: tuple[DayLimit, ...] = ()
         self.deliver: tuple[Target, ...] = ()
         self.alert: tuple[Target, ...] = ()
         self.faults: Mapping[str, str] = {}
@@ -159,9 +164,9 @@ class FixedDefinitions:
         choice = self.agent(agent or routine.agent)
         return work_of(routine, root=self.root, agent=choice.spec, agent_name=choice.name)
 
-    def work_without_routine(self) -> Work:
+    def work_without_routine(self, *, agent: str | None = None) -> Work:
         """Return what a turn that belongs to no routine is to do."""
-        choice = self.agent(None)
+        choice = self.agent(agent)
         return Work(
             root=self.root,
             routine=None,
@@ -169,6 +174,7 @@ class FixedDefinitions:
             agent_name=choice.name,
             prompt="",
             cwd=self.root,
+            limits=self.limits,
         )
 
 
@@ -286,12 +292,12 @@ class FileDefinitions:
             agent=choice.spec,
             agent_name=choice.name,
             files=tuple(signature(self._absolute(path)) for path in paths),
-            limits=self._limits(),
+            limits=self.limits,
         )
 
-    def work_without_routine(self) -> Work:
+    def work_without_routine(self, *, agent: str | None = None) -> Work:
         """Return what a turn that belongs to no routine is to do."""
-        choice = self.agent(None)
+        choice = self.agent(agent)
         return Work(
             root=self.root,
             routine=None,
@@ -300,10 +306,12 @@ class FileDefinitions:
             prompt="",
             cwd=self.root,
             env_file=self._loaded().settings.env_file,
-            limits=self._limits(),
+            limits=self.limits,
         )
 
-    def _limits(self) -> tuple[DayLimit, ...]:
+    @property
+    def limits(self) -> tuple[DayLimit, ...]:
+        """The limits of the workspace, for all turns together."""
         settings = self._loaded().settings
         return () if settings.limits is None else (replace(settings.limits, zone=settings.tz),)
 

@@ -52,6 +52,7 @@ from routines.errors import (
     UnknownRoutine,
 )
 from routines.store.claims import ClaimStore
+from routines.store.jobs import JobStore
 from routines.store.retention import Keep
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State, open_for_writing
@@ -569,10 +570,16 @@ class Engine:
         return tuple(self._in_flight)
 
     def next_due(self) -> datetime | None:
-        """Return until when a host may sleep: the next slot or wake-up, None if there is none."""
+        """Return until when a host may sleep: the next slot, wake-up or job; None without one.
+
+        A job that is queued and due wants a look at once.
+        """
+        now = self._clock.now()
         slot = self._agenda.next_slot()
-        wakeup = WakeupStore(self._state).next_due(self._clock.now())
-        return min((at for at in (slot, wakeup) if at is not None), default=None)
+        wakeup = WakeupStore(self._state).next_due(now)
+        queue = JobStore(self._state, clock=self._clock)
+        job = now if next(queue.queued(), None) is not None else queue.next_later()
+        return min((at for at in (slot, wakeup, job) if at is not None), default=None)
 
     def replace(self, routines: Iterable[Routine]) -> None:
         """Take *routines* in the place of those there are, at the next look.
@@ -769,6 +776,13 @@ class Engine:
             authorizer=self._authorizer,
             on_change=self._hurried,
         )
+
+    def _look_now(self) -> None:
+        """Look again now, asked from any thread."""
+        if self._started:
+            # A loop that was closed meanwhile has nobody to look.
+            with contextlib.suppress(RuntimeError):
+                self._running_loop.call_soon_threadsafe(self._hurried)
 
     def _hurried(self) -> None:
         """Look again now."""

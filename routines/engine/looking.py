@@ -13,6 +13,7 @@ from routines.domain.outcome import Reason
 from routines.domain.record import Owner
 from routines.domain.routine import Routine
 from routines.domain.wakeup import Bounds
+from routines.engine import host
 from routines.engine.agenda import Agenda
 from routines.engine.alerting import Alerter, Telling
 from routines.engine.arming import Arming
@@ -20,6 +21,7 @@ from routines.engine.authorizing import Authorizer
 from routines.engine.claiming import Pass
 from routines.engine.definitions import Definitions
 from routines.engine.delivered import Deliverer
+from routines.engine.draining import Drainer
 from routines.engine.edits import edits_between
 from routines.engine.pausing import Pausing
 from routines.engine.presence import Presence
@@ -28,6 +30,8 @@ from routines.engine.taking_up import TakingUp
 from routines.engine.waking import Waker
 from routines.errors import StoreError
 from routines.store.control import Cancel, CancelStore, SwitchStore
+from routines.store.job_work import JobWork
+from routines.store.jobs import JobStore
 from routines.store.retention import Keep, RetentionStore
 from routines.store.state import State
 from routines.store.wakeups import WakeupStore
@@ -107,6 +111,18 @@ class Looker:
             follows_host=follows_host,
             is_stopping=is_stopping,
         )
+        jobs = JobStore(state, clock=clock)
+        self._drainer = Drainer(
+            state,
+            definitions=definitions,
+            claimer=self.claimer,
+            jobs=jobs,
+            work=JobWork(state, jobs, clock=clock, owner=owner, here=host.here()),
+            clock=clock,
+            owner=owner,
+            unstarted=self.taking_up.unstarted,
+            is_stopping=is_stopping,
+        )
         self._alive_since: datetime | None = None
         self._sleeps: tuple[tuple[datetime, datetime], ...] = ()
         self._last_now, self._last_awake = clock.now(), clock.awake()
@@ -160,6 +176,7 @@ class Looker:
             if not self._is_stopping():
                 self._claim(now, names, patience, done)
                 self._fire_wakeups(now, done)
+                self._drain_jobs(now, done)
             self._give_way_back()
             if self._presence is not None:
                 self._presence.beat(now, self._sleeps)
@@ -321,6 +338,16 @@ class Looker:
         done.settled += woken.settled
         if woken.unstarted:
             self.taking_up.unstarted.look_soon()
+
+    def _drain_jobs(self, now: datetime, done: Pass) -> None:
+        owed, self.taking_up.owed_jobs = self.taking_up.owed_jobs, []
+        try:
+            self._drainer.drain(owed, now, done)
+        except StoreError as error:
+            # A queue that can't be read keeps no routine from its slot.
+            log.error("jobs-not-read", extra={"error": error.message})  # noqa: TRY400
+            if owed:
+                self.taking_up.unstarted.look_soon()
 
     def _prune(self, now: datetime) -> None:
         awake = self._clock.awake()

@@ -16,6 +16,7 @@ from typing import Any
 from routines.agents.processes import Tree, end_tree
 from routines.domain.clock import Clock
 from routines.domain.names import format_instant
+from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, Owner, Record
 from routines.domain.recovery import Recovery, decide, owner_is_this_boot
@@ -25,6 +26,9 @@ from routines.errors import StoreError
 from routines.store import files
 from routines.store.claims import Claim, ClaimStore, OpenEntry
 from routines.store.control import CancelStore
+from routines.store.job_settling import called_off, intents_of, settling
+from routines.store.job_work import JobWork, is_worked
+from routines.store.jobs import JobStore
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State
 
@@ -75,6 +79,8 @@ class Recoverer:
         self._owner = owner
         self._claims = ClaimStore(state)
         self._sessions = SessionStore(state)
+        jobs = JobStore(state, clock=clock)
+        self._work = JobWork(state, jobs, clock=clock, owner=owner, here=host.here())
 
     def recover(self, *, keep_unstarted: bool = True) -> Recovered:
         """Look at every open claim whose lock is free.
@@ -136,6 +142,9 @@ class Recoverer:
             return
         kept = False
         try:
+            if is_worked(claim.record):
+                self._recover_worked(claim, result)
+                return
             silent = self._silent_for(claim, server_now)
             now = self._clock.now()
             recovery = decide(claim.record, here=host.here(), silent_for=silent, now=now)
@@ -164,6 +173,18 @@ class Recoverer:
         finally:
             if not kept:
                 claim.let_go()
+
+    def _recover_worked(self, claim: Claim, result: Recovered) -> None:
+        """Take a job back that a program works itself, if its lease has lapsed (J2)."""
+        if not self._work.is_lapsed(claim.record):
+            return
+        with settling(self._state, claim.occurrence):
+            record = self._work.take_back_held(claim)
+        if record.end is not None:
+            result.settled.append(record)
+            return
+        self._on_settled(record)
+        result.rerun = True
 
     def _is_called_off(self, record: Record) -> bool:
         """Return whether what waits for its time or a person was cancelled meanwhile (L17)."""
@@ -195,6 +216,27 @@ class Recoverer:
             thread.join()
 
     def _end(self, claim: Claim, recovery: Recovery) -> Record:
+        if claim.occurrence.kind is not Kind.JOB:
+            return self._end_now(claim, recovery)
+        if recovery in _WITH_LEFTOVERS:
+            # Before the lock of its settlement: a stubborn program may take as long as it likes.
+            self._end_leftovers(claim.record)
+        with settling(self._state, claim.occurrence):
+            cancel = called_off(self._state, claim.record)
+            if cancel is not None and recovery is Recovery.END_AND_INTERRUPT:
+                # Asked for before its end: it is cancelled, and not run again (J3).
+                claim.append(
+                    Event.CANCELLING,
+                    at=self._clock.now(),
+                    by=cancel.by,
+                    person=cancel.person,
+                    intent=cancel.intent,
+                    lane=cancel.lane,
+                )
+                recovery = Recovery.END_AND_CANCEL
+            return self._end_now(claim, recovery)
+
+    def _end_now(self, claim: Claim, recovery: Recovery) -> Record:
         record = claim.record
         outcome, reason, detail = self._verdict(record, recovery)
         if recovery is Recovery.SET_ASIDE:
@@ -220,6 +262,7 @@ class Recoverer:
             at=self._clock.now(),
             settled_by=self._owner.user,
             by=self._who_cancelled(record),
+            **(intents_of(self._state, record) if record.occurrence.kind is Kind.JOB else {}),
         )
         self._clear_stamp(settled, presumed=recovery is Recovery.PRESUME)
         CancelStore(self._state).clear(record.ref)
@@ -239,6 +282,8 @@ class Recoverer:
                 line = record.newest(Event.CANCELLING) or {}
                 if line.get("newer"):
                     return Outcome.SUPERSEDED, None, f"by {line['newer']}"
+                if line.get("lane"):
+                    return Outcome.FAILED, Reason.LANE, "its owner died while it was being ended"
                 reason = Reason.PERSON if line.get("person", True) else Reason.TURN
                 return Outcome.CANCELLED, reason, "its owner died while it was being ended"
             case Recovery.END_AND_INTERRUPT:

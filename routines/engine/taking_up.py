@@ -18,13 +18,14 @@ from routines.domain.routine import CatchUpPolicy
 from routines.engine.by_hand import with_more
 from routines.engine.claiming import Claimer, Pass
 from routines.engine.definitions import Definitions, edited
+from routines.engine.draining import entry_of, is_job
 from routines.engine.recovering import Recoverer
 from routines.engine.turns import Verdict, cancelled
 from routines.engine.unstarted import Unstarted
 from routines.engine.waking import Waker
 from routines.engine.work import Work, decode_work
 from routines.errors import RoutinesError
-from routines.store.claims import Claim, ClaimStore
+from routines.store.claims import Claim, ClaimStore, OpenEntry
 from routines.store.control import CancelStore
 from routines.store.state import State
 from routines.store.works import WorkStore
@@ -65,6 +66,8 @@ class TakingUp:
         self._claims = ClaimStore(state)
         self._recovered_at = float("-inf")
         self.unstarted = Unstarted()
+        # Open claims of jobs that wait to be run, as the last look found them.
+        self.owed_jobs: list[OpenEntry] = []
 
     def look_at(self, at: datetime | None) -> None:
         """Look at open claims again at *at*: a retry is due then."""
@@ -79,9 +82,16 @@ class TakingUp:
         if not self.unstarted.take(awake) and not due and not self._claims.any_handed_over():
             return
         self._recovered_at = awake
+        self.owed_jobs = []
         recovered = self._recoverer.recover()
         done.settled += recovered.settled
         self.look_at(now if recovered.rerun else recovered.look_at)
+        # Jobs go by the order of their queue: whoever drains that takes them up.
+        jobs = [claim for claim in recovered.owed_again if is_job(claim.record)]
+        self.owed_jobs = [entry_of(claim) for claim in jobs]
+        for claim in jobs:
+            claim.let_go()
+            recovered.owed_again.remove(claim)
         oldest_first = sorted(recovered.owed_again, key=lambda claim: claim.record.due_at)
         # What runs already comes first: it has its place, and what is new takes what is left.
         for claim in [*recovered.followed, *oldest_first]:

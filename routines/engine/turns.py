@@ -44,6 +44,7 @@ from routines.store import files
 from routines.store.claims import Claim, ClaimStore
 from routines.store.control import Cancel, CancelStore, SwitchStore
 from routines.store.cursors import CursorStore
+from routines.store.job_settling import called_off, end_of_cancel, intents_of, settling
 from routines.store.natives import NativeStore
 from routines.store.sessions import Lease, Ledger, native_path
 from routines.store.state import State
@@ -230,8 +231,17 @@ class TurnSteps:
             over = self._over_limit(work, now)
             if over is None:
                 return work, self._start(work, now, durable=is_durable(work))
-        self.settle(Verdict(Outcome.SKIPPED, Reason.LIMIT, over))
+        if record.occurrence.kind is Kind.JOB:
+            self._wait_for_tomorrow(over, now)
+        else:
+            self.settle(Verdict(Outcome.SKIPPED, Reason.LIMIT, over))
         return None
+
+    def _wait_for_tomorrow(self, over: str, now: datetime) -> None:
+        """Put a job off until the day has turns left: it is to be done, not only today."""
+        place = zone(str(self.claim.record.claim.get("tz") or "UTC"))
+        until = format_instant(day_of(now, place)[1])
+        self.claim.append(Event.RETRY, at=now, until=until, detail=over, by=self.owner.user)
 
     def _is_paused(self, work: Work, now: datetime) -> bool:
         return SwitchStore(self.state).held(work.routine, now=now) is not None
@@ -366,7 +376,7 @@ class TurnSteps:
             first=ledger.epoch_turns == 0 and ledger.native_session is None,
             prompt=work.prompt,
             routine=work.routine,
-            slot=record.occurrence.instant if slotted else None,
+            slot=record.occurrence.instant if slotted and not _is_job(record) else None,
             trigger=record.trigger,
             late=max(now - record.due_at, timedelta(0)) if slotted else timedelta(0),
             missed=int(missed.get("count") or 0) if isinstance(missed, dict) else 0,
@@ -443,6 +453,8 @@ class TurnSteps:
             by=cancel.by,
             person=cancel.person,
             newer=cancel.newer,
+            intent=cancel.intent,
+            lane=cancel.lane,
         )
         return cancel
 
@@ -673,9 +685,12 @@ class TurnSteps:
         detail = self.masker.mask(detail)
         now = self.clock.now()
         more["duration_s"] = None if started is None else round((now - started).total_seconds(), 3)
-        record = settle_calmly(
-            self.claim, outcome, reason, detail, clock=self.clock, owner=self.owner, **more
-        )
+        with settling(self.state, self.claim.occurrence):
+            if self.claim.occurrence.kind is Kind.JOB:
+                outcome, reason, detail, more = self._called_off(outcome, reason, detail, more)
+            record = settle_calmly(
+                self.claim, outcome, reason, detail, clock=self.clock, owner=self.owner, **more
+            )
         self._cancels.clear(self.ref)
         if (record.started or {}).get("durable"):
             WorkStore(self.state).discard(record)
@@ -687,6 +702,18 @@ class TurnSteps:
             # The stamp names a settled claim: the next turn takes it from there.
             log.warning("ledger-not-written", extra={"ref": self.ref, "error": error.message})
         return record
+
+    def _called_off(
+        self, outcome: Outcome, reason: Reason | None, detail: str, more: dict[str, Any]
+    ) -> tuple[Outcome, Reason | None, str, dict[str, Any]]:
+        """Return how a job ends: a cancel that was recorded before its end makes it that (J4)."""
+        more |= intents_of(self.state, self.claim.record)
+        cancel = self.cancelled_by or called_off(self.state, self.claim.record)
+        if cancel is None or outcome in (Outcome.CANCELLED, Outcome.SUPERSEDED):
+            return outcome, reason, detail, more
+        ended = f"its turn was {outcome.value}" + (f": {detail}" if detail else "")
+        verdict = cancelled(cancel, ended)
+        return verdict.outcome, verdict.reason, verdict.detail, more | {"by": verdict.by}
 
     def _keep(self, folder: str, name: str, text: str) -> None:
         try:
@@ -733,8 +760,8 @@ def cancelled(cancel: Cancel, detail: str) -> Verdict:
     if cancel.newer is not None:
         return Verdict(Outcome.SUPERSEDED, None, f"by {cancel.newer}", by=cancel.by)
     said = "; ".join(part for part in (cancel.reason, detail) if part)
-    reason = Reason.PERSON if cancel.person else Reason.TURN
-    return Verdict(Outcome.CANCELLED, reason, said, by=cancel.by)
+    outcome, reason = end_of_cancel(cancel)
+    return Verdict(outcome, reason, said, by=cancel.by)
 
 
 def absorb_stamp(state: State, ledger: Ledger, *, own: str) -> Ledger:
@@ -775,6 +802,10 @@ def after_turn(ledger: Ledger, record: Record) -> Ledger:
         native_session=native or ledger.native_session,
         last_at=record.ended_at,
     )
+
+
+def _is_job(record: Record) -> bool:
+    return record.occurrence.kind is Kind.JOB
 
 
 def _own_id(work: Work, turn: Turn) -> str | None:

@@ -13,6 +13,7 @@ from routines.operations.context import Context
 from routines.operations.entries import Entry
 from routines.operations.explaining import Explanation, explain
 from routines.operations.history import Query, history
+from routines.operations.jobs import Jobs
 
 
 class _HostContext(Context):
@@ -48,6 +49,16 @@ class Engine(engine.Engine):
         """
         wanted = None if when is None else format_instant(when)
         return explain(_HostContext(self), name, wanted)
+
+    def jobs(self) -> Jobs:
+        """Return the durable queue of this engine's state folder; what is added is seen at once.
+
+        The calls block for as long as the disk takes: from a coroutine use `asyncio.to_thread`.
+
+        Raises:
+            StoreError: The state folder can't be used.
+        """
+        return Jobs(self.state_path, clock=self.clock, on_change=self._look_now)
 
     def entries(self, query: Query | None = None) -> tuple[Entry, ...]:
         """Return rows of history as `routines history` shows them, newest first.

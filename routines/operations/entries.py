@@ -212,15 +212,22 @@ def from_record(record: Record, *, state: StateFolder, standing: str) -> Entry:
         files=output_files(state, occurrence.place),
         delivered=end.get("delivered"),
         attempts=record.attempts,
-        recoveries=int(_number(claim.get("recoveries")) or 0),
+        recoveries=record.reruns,
         definition=_text(started.get("definition")) or _text(claim.get("definition")),
         owner=None if record.owner is None else record.owner.to_json(),
         run_id=_text(run.get("run_id")),
         wakeup=claim.get("wakeup") if isinstance(claim.get("wakeup"), dict) else None,
-        job=claim.get("job") if isinstance(claim.get("job"), dict) else None,
+        job=_job(claim.get("job")),
         missed=claim.get("missed") if isinstance(claim.get("missed"), dict) else None,
         retry_at=record.retry_at,
     )
+
+
+def _job(found: object) -> dict[str, Any] | None:
+    """Return what was asked of a job, less its prompt: that is a megabyte at the most."""
+    if not isinstance(found, dict):
+        return None
+    return {key: value for key, value in found.items() if key not in ("prompt", "digest")}
 
 
 def _open_detail(record: Record) -> str:

@@ -66,6 +66,7 @@ class Explanation:
         known: Whether the routine has a file now.
         paused: What holds the routine back now, or None.
         alive: Whether a scheduler is alive.
+        job: The id of the job that is explained; empty for a purge, None for a slot.
         newest: Whether the name alone stands for it: nothing newer is recorded.
     """
 
@@ -82,12 +83,15 @@ class Explanation:
     newest: bool = False
     paused: Held | None = None
     alive: bool = True
+    job: str | None = None
 
     @property
     def id(self) -> str:
         """The id of the occurrence."""
         if self.entry is not None:
             return self.entry.id
+        if self.job is not None:
+            return f"job:{self.job}"
         return f"{self.routine}@{format_instant(self.at)}"
 
     def to_json(self) -> dict[str, Any]:
@@ -112,13 +116,18 @@ def explain(context: Context, routine: str, when: str | None = None) -> Explanat
 
     Args:
         context: Where and when.
-        routine: Its name; `NAME@WHEN` is understood too.
+        routine: Its name; `NAME@WHEN` is understood too, and the id of a job.
         when: WHEN, or None for the newest slot.
 
     Raises:
         UnknownRoutine: There never was a routine of that name.
         UnknownOccurrence: It has no schedule, and nothing is recorded of it.
+        UnknownJob: There is no such job.
     """
+    from routines.operations.job_explaining import explain_job, is_job_ref
+
+    if when is None and is_job_ref(context, routine):
+        return explain_job(context, routine)
     name, _, after = routine.partition("@")
     when = when or after or None
     check_known(context, name)
@@ -293,7 +302,7 @@ class _Explainer:
             at=at,
             tz=self.context.zone_of(self.name).key,
             verdict=Verdict.MISSED,
-            why=_escaped(missed.detail) or SENTENCES[missed.reason],
+            why=escaped(missed.detail) or SENTENCES[missed.reason],
             instants=(missed.at,),
             entry=entry,
             next=self._next(),
@@ -305,7 +314,7 @@ class _Explainer:
     def _without_record(self, at: datetime) -> Explanation:
         if self.schedule is None:
             return self._answer(
-                at, Verdict.NEVER_DUE, f"{_escaped(self.name)} has no schedule; it is run by name"
+                at, Verdict.NEVER_DUE, f"{escaped(self.name)} has no schedule; it is run by name"
             )
         if not self.schedule.names(at):
             return self._not_named(at, self.schedule)
@@ -313,10 +322,10 @@ class _Explainer:
             return self._ahead(at)
         if self.cursor is None:
             return self._answer(
-                at, Verdict.NEVER_DUE, f"no scheduler has seen {_escaped(self.name)} yet"
+                at, Verdict.NEVER_DUE, f"no scheduler has seen {escaped(self.name)} yet"
             )
         if at <= self.cursor.first_seen_at:
-            why = f"{_escaped(self.name)} was first seen {{0}}; it owes nothing from before"
+            why = f"{escaped(self.name)} was first seen {{0}}; it owes nothing from before"
             return self._answer(at, Verdict.NEVER_DUE, why, self.cursor.first_seen_at)
         if at <= self.cursor.since:
             why = "it counts from {0}: its schedule was changed then, or it was switched on again"
@@ -348,7 +357,7 @@ class _Explainer:
             who += " until {1}"
             instants.append(paused.until)
         if paused.reason:
-            who += f" ({_escaped(paused.reason)})"
+            who += f" ({escaped(paused.reason)})"
         if self.schedule is not None and self.schedule.next_after(self.now) is None:
             then = "It fires when that ends"
         else:
@@ -359,7 +368,7 @@ class _Explainer:
     def _not_named(self, at: datetime, schedule: Schedule) -> Explanation:
         before, after = schedule.newest_at_or_before(at), schedule.next_after(at)
         near = [one for one in (before, after) if one is not None]
-        text = _escaped(schedule.text())
+        text = escaped(schedule.text())
         why = f"{{0}} is not in '{text}'."
         if len(near) == 2:  # noqa: PLR2004 - one on each side
             why += " The nearest slots are {1} and {2}"
@@ -379,7 +388,7 @@ class _Explainer:
             meets = (
                 "as things stand it would run" if found == START else f"as things stand: {found}"
             )
-        return self._answer(at, Verdict.NOT_YET, f"{{0}} is ahead; {_escaped(meets)}", at)
+        return self._answer(at, Verdict.NOT_YET, f"{{0}} is ahead; {escaped(meets)}", at)
 
     def _due(self) -> Due | None:
         if self.routine is None:
@@ -400,9 +409,9 @@ class _Explainer:
             words = due_words(
                 due, self.alive, concurrency=self.context.workspace.settings.concurrency
             )
-            return self._answer(at, Verdict.WAITING, _escaped(words))
-        silence, instants = _silence(self.alive)
-        return self._answer(at, Verdict.OWED, f"{silence}. {self._then(at, due)}", *instants)
+            return self._answer(at, Verdict.WAITING, escaped(words))
+        said, instants = silence(self.alive)
+        return self._answer(at, Verdict.OWED, f"{said}. {self._then(at, due)}", *instants)
 
     def _then(self, at: datetime, due: Due) -> str:
         policy = "" if self.routine is None else self.routine.catch_up.value
@@ -428,13 +437,14 @@ class _Explainer:
         return self._answer(at, Verdict.UNKNOWN, why)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Return *text* so that `str.format` leaves it as it is."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _silence(alive: Schedulers) -> tuple[str, tuple[datetime, ...]]:
+def silence(alive: Schedulers) -> tuple[str, tuple[datetime, ...]]:
+    """Return since when nobody schedules, as a sentence with its instants left out."""
     if alive.last_at is None:
         return "no scheduler has been alive here", ()
-    why = f" ({_escaped(alive.last_why)})" if alive.last_why else ""
+    why = f" ({escaped(alive.last_why)})" if alive.last_why else ""
     return f"no scheduler has been alive since {{0}}{why}", (alive.last_at,)

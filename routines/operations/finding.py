@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 
-from routines.domain.names import day_name, format_instant, instant_name, safe_name
+from routines.domain.names import (
+    day_name,
+    format_instant,
+    instant_name,
+    safe_name,
+)
 from routines.domain.occurrence import Kind, Occurrence, parse_ref
 from routines.domain.record import Record
 from routines.domain.when import parse_when
@@ -22,6 +27,7 @@ from routines.store.state import State
 
 _WAKEUP_ID = re.compile(r"w-[a-z0-9]{4,40}", re.ASCII)
 _BARE_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|today|yesterday", re.ASCII)
+_RERUN = re.compile(r"#[0-9]+$", re.ASCII)
 _WORKSPACE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/", re.ASCII)
 # What is due by the second is filed under that second; a run by hand may be asked for within it.
 _SECOND = timedelta(seconds=1)
@@ -101,6 +107,9 @@ def find(context: Context, ref: str) -> Record | Missed:
     """
     text = _WORKSPACE.sub("", ref.strip(), count=1)
     state = context.state
+    job = _job(context, text)
+    if job is not None:
+        return job
     found = _by_full_id(state, text)
     if found is not None:
         return found
@@ -111,6 +120,29 @@ def find(context: Context, ref: str) -> Record | Missed:
             f"nothing is recorded under {text!r}", hint="`routines history` names what is"
         )
     return _of_routine(context, state, parse_named(context, text))
+
+
+def _job(context: Context, text: str) -> Record | None:
+    """Return the record of a job by its id or `job:<id>`; a routine's name goes first.
+
+    Raises:
+        UnknownOccurrence: It is queued, and nothing is recorded of it yet.
+    """
+    if text in context.workspace.names:
+        return None
+    # Here and not above: most references are of routines.
+    from routines.operations.queue import find_job, job_record
+
+    # The key of a second turn names the same job.
+    text = _RERUN.sub("", text) if text.startswith("job:") else text
+    record = job_record(context, text)
+    if record is None and find_job(context, text) is not None:
+        name = text.removeprefix("job:")
+        raise UnknownOccurrence(
+            f"the job {name!r} is queued: nothing is recorded of it yet",
+            hint=f"`routines jobs show {name}` shows it, `routines explain job:{name}` says why",
+        )
+    return record
 
 
 def _by_full_id(state: State, text: str) -> Record | Missed | None:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 
-from routines.domain.names import day_name, instant_name, safe_name
+from routines.domain.names import RESERVED_ROUTINES, day_name, instant_name, safe_name
 from routines.domain.outcome import Outcome, State
 from routines.domain.record import Record
 from routines.errors import UsageError
@@ -113,7 +113,7 @@ def history(context: Context, query: Query) -> History:
             f"no outcome is called {query.outcome!r}",
             hint="one of " + ", ".join(outcome.value for outcome in Outcome),
         )
-    if query.routine is not None:
+    if query.routine is not None and query.routine not in RESERVED_ROUTINES:
         check_known(context, query.routine)
     now = context.clock.now()
     if query.routine is None and query.since is None and query.before is None:
@@ -176,6 +176,8 @@ def folders_of(context: Context, state: StateFolder, query: Query) -> list[str]:
         return owners
     wanted = set()
     for name in names:
+        if name == "wake":
+            wanted |= {folder for folder in owners if folder.startswith("wake/")}
         stable = f"routine:{name}"
         routine = context.workspace.routines.get(name)
         sessions = {stable, stable if routine is None else routine.session_for("")}

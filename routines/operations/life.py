@@ -103,6 +103,10 @@ def state_word(claims: ClaimStore, record: Record) -> str:
     if record.claim.get("detached") and record.last == Event.CLAIM.value:
         return record.written_state.value
     lives = owner_lives(claims, record)
+    if lives is False and record.is_under_way and "worker" in (record.started or {}):
+        # A program works it: whoever has its token may be another process than the one that
+        # claimed it, and its lease is nothing that a reader can ask about.
+        return "unknown"
     if lives:
         return record.written_state.value
     if lives is None:

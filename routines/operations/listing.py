@@ -20,6 +20,7 @@ from routines.operations.entries import Entry
 from routines.operations.life import Schedulers, schedulers
 from routines.operations.past import Past
 from routines.operations.pending import Due, Held, Open, due_slots, due_words, held, open_claims
+from routines.operations.queued import count_queued
 from routines.store.control import Switch, SwitchStore
 from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
@@ -133,6 +134,7 @@ class Listing:
         schedulers: Who is alive, who was.
         rows: One for each routine, sorted by name.
         alarms: What wake-ups are pending.
+        queued: How many jobs are queued and due; beyond `MOST_COUNTED` only that there are more.
         settings_problems: Why routines.yaml can't be used.
         zone_note: Whether no zone is set while the machine has one of its own.
         paused: The pause of everything, or None.
@@ -144,6 +146,7 @@ class Listing:
     schedulers: Schedulers
     rows: tuple[Row, ...]
     alarms: Alarms
+    queued: int = 0
     settings_problems: tuple[Problem, ...] = ()
     zone_note: str | None = None
     paused: Held | None = None
@@ -164,6 +167,7 @@ class Listing:
                 "sessions": self.alarms.sessions,
                 "next": _instant(self.alarms.next_at),
             },
+            "jobs": {"queued": self.queued},
             "problems": [problem.place() for problem in self.settings_problems],
             "paused": None if self.paused is None else self.paused.to_json(),
             "others": [{"id": ref, "problem": one.to_json()} for ref, one in self.others],
@@ -240,6 +244,7 @@ class _Lister:
             schedulers=self.alive,
             rows=tuple(self._row(name) for name in self.names),
             alarms=pending_alarms(self.state),
+            queued=count_queued(self.context),
             settings_problems=self.workspace.settings_problems,
             zone_note=zone_note(self.context),
             paused=held(self.switches.get(None)),

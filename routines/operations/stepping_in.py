@@ -59,12 +59,32 @@ def cancel(context: Context, ref: str, *, reason: str) -> list[CancelResult]:
         UnknownOccurrence: Nothing of that name is open.
     """
     claims = ClaimStore(context.writable_state)
+    job = _cancel_job(context, ref, reason)
+    if job is not None:
+        return [job]
     targets = open_targets(context, claims, ref)
     if not targets:
         raise UnknownOccurrence(
             f"nothing of {ref} runs or waits", hint="`routines list` shows what does"
         )
     return [cancel_one(context, claims, record, reason) for record in targets]
+
+
+def _cancel_job(context: Context, ref: str, reason: str) -> CancelResult | None:
+    """Cancel the job that *ref* names; None if it names none, or one that has ended."""
+    from routines.operations.job_explaining import is_job_ref
+    from routines.operations.queue import cancel_job, find_job
+
+    status = find_job(context, ref) if is_job_ref(context, ref) else None
+    if status is None or status.outcome is not None:
+        return None
+    answer = cancel_job(context, status.id, intent=None, only_if_queued=False, reason=reason)
+    if answer.word != "recorded":
+        return None
+    how = "cancelled before it started"
+    if answer.outcome is None:
+        how = "asked to end; its end is recorded when it has ended"
+    return CancelResult(f"job:{status.id}", how)
 
 
 def open_targets(context: Context, claims: ClaimStore, ref: str) -> list[Record]:

@@ -65,6 +65,11 @@ def _due_text(record: Record, entry: Entry, schedule: Schedule | None, digest: s
     if record.occurrence.kind is Kind.WAKE:
         wakeup = record.claim.get("wakeup") or {}
         return f"wake-up {record.occurrence.id}, set by {wakeup.get('created_by', 'its session')}"
+    if record.occurrence.kind is Kind.JOB:
+        job = record.claim.get("job")
+        if not isinstance(job, dict):
+            return "a purge"
+        return f"job of {job.get('queue')}, priority {job.get('priority')}, by {job.get('by')}"
     if schedule is None:
         return "delivered from outside"
     edited = entry.definition is not None and digest is not None and entry.definition != digest

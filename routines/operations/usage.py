@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from routines.domain.names import format_instant
+from routines.domain.names import RESERVED_ROUTINES, format_instant
 from routines.domain.zones import shown
 from routines.errors import UsageError
 from routines.operations.context import Context, zone_or
@@ -127,7 +127,7 @@ def usage(context: Context, query: Query) -> Used:
     """
     if query.before is not None:
         raise UsageError("--usage and --before exclude each other", hint="narrow it with --since")
-    if query.routine is not None:
+    if query.routine is not None and query.routine not in RESERVED_ROUTINES:
         check_known(context, query.routine)
     since = query.since or context.clock.now() - USUAL_SPAN
     query = replace(query, since=since)

@@ -12,8 +12,11 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from routines.domain.job import key_of
+from routines.domain.job import Job, key_of
+from routines.domain.occurrence import Kind, Occurrence
+from routines.domain.record import Record, fold
 from routines.store import files
 from routines.store.state import State
 
@@ -37,6 +40,18 @@ class Settled:
     number: int
     key: str
     path: str
+
+
+_NOTHING = Occurrence(Kind.JOB, "", datetime.min.replace(tzinfo=UTC), "")
+
+
+def _filed_under(record: Record) -> datetime:
+    """Return the second that the claim of an entry is filed under."""
+    job = Job.from_json(record.claim.get("job"))
+    if job is not None:
+        return job.added_at
+    # A purge is filed under the second that it was decided in.
+    return (record.claimed_at or _NOTHING.instant).replace(microsecond=0)
 
 
 class JobFeed:
@@ -156,6 +171,20 @@ class JobFeed:
                 break
             bucket = following_path
         return found
+
+    def record(self, entry: Settled) -> Record | None:
+        """Return the record behind an entry, whole also after its claim was pruned."""
+        data = files.read(entry.path)
+        if data is None:
+            return None
+        first = fold(files.whole_lines(data), occurrence=_NOTHING)
+        job_id = str(first.claim.get("id") or "").removeprefix("job:")
+        at = _filed_under(first)
+        occurrence = Occurrence(Kind.JOB, "", at, job_id)
+        if first.end is None:
+            # Without hard links the entry only says whose it is.
+            data = files.read(self._state.at(occurrence.claim_path)) or data
+        return fold(files.whole_lines(data), occurrence=occurrence, path=occurrence.claim_path)
 
     def _next_bucket(self, bucket: str) -> str | None:
         """Return the first bucket there is after *bucket*, or None."""

@@ -116,7 +116,7 @@ def _hash(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class WorkStore:
+class JobWork:
     """The jobs of one state folder that programs work themselves."""
 
     def __init__(
@@ -413,7 +413,7 @@ class WorkStore:
         try:
             # Never revived: it is taken back here and now.
             with settling(self._state, claim.occurrence):
-                self._take_back(claim)
+                self.take_back_held(claim)
         finally:
             claim.let_go()
         return None, claim.record, "lapsed"
@@ -427,11 +427,12 @@ class WorkStore:
             with settling(self._state, claim.occurrence):
                 if not is_worked(claim.record) or not self.is_lapsed(claim.record):
                     return None
-                return self._take_back(claim)
+                return self.take_back_held(claim)
         finally:
             claim.let_go()
 
-    def _take_back(self, claim: Claim) -> Record:
+    def take_back_held(self, claim: Claim) -> Record:
+        """Take a job back whose lease has lapsed and whose claim is held, under its lock."""
         now, record = self._clock.now(), claim.record
         cancel = called_off(self._state, record)
         owner = record.owner

@@ -20,7 +20,7 @@ from routines.store.job_feed import JobFeed
 from routines.store.job_index import JobIndex
 from routines.store.job_purges import PurgeStore
 from routines.store.job_retention import JobRetention
-from routines.store.job_work import WorkStore
+from routines.store.job_work import JobWork
 from routines.store.jobs import JobStore
 from routines.store.state import open_for_writing
 from tests.builders import BOOT, NOW, FakeClock, owner
@@ -40,7 +40,7 @@ class Queue:
         me = owner()
         self.jobs = JobStore(self.state, clock=self.clock)
         here = Here(host=me.host, boot=BOOT)
-        self.work = WorkStore(self.state, self.jobs, clock=self.clock, owner=me, here=here)
+        self.work = JobWork(self.state, self.jobs, clock=self.clock, owner=me, here=here)
         self.purges = PurgeStore(self.state, self.jobs, clock=self.clock)
         self.cancels = JobCanceller(self.state, self.jobs, clock=self.clock, owner=me)
         self.feed = JobFeed(self.state)
@@ -364,7 +364,7 @@ def _only_what_is_old_is_gone(path: str, told: Told) -> None:
 def operations(operation: Any) -> list[Any]:
     """Return them, as `Operation` makes them."""
     once = _each_ends_once
-    work = "job_work.WorkStore"
+    work = "job_work.JobWork"
     add = ("jobs.JobStore.add", "jobs.JobStore.adding", "job_index.JobIndex.name")
     batch = ("job_batches.BatchStore.decide", "job_batches.BatchStore.spread")
     known: dict[str, Any] = {"prepare": _with("j1"), "after": once("j1")}

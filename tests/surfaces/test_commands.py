@@ -25,6 +25,8 @@ READ_ONLY = [
     ("doctor",),
     ("wakeups",),
     ("wakeups", "list"),
+    ("jobs",),
+    ("jobs", "list"),
     ("session", "list"),
     ("session", "show", "daily-digest"),
 ]
@@ -81,7 +83,8 @@ def test_read_only_commands_work_while_there_is_no_state_yet(ws, words):
 def test_lists_are_arrays_and_the_rest_are_objects(digest):
     kinds = {words[0]: type(json.loads(digest.ask(*words, "--json").out)) for words in READ_ONLY}
 
-    assert {name for name, kind in kinds.items() if kind is list} == {"next", "history", "wakeups"}
+    lists = {name for name, kind in kinds.items() if kind is list}
+    assert lists == {"next", "history", "wakeups", "jobs"}
 
 
 # Errors -----------------------------------------------------------------------------------------

@@ -421,7 +421,7 @@ def test_list_with_json_has_the_documented_keys(ws):
     found = json.loads(ws.ask("list", "--json").out)
 
     assert list(found) == [
-        "root", "now", "schedulers", "no_scheduler_since", "routines", "wakeups", "problems",
+        "root", "now", "schedulers", "no_scheduler_since", "routines", "wakeups", "jobs", "problems",
         "paused", "others",
     ]  # fmt: skip
     assert list(found["routines"][0]) == [

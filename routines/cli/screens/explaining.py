@@ -84,6 +84,8 @@ def _clock(at: datetime, slot: datetime, times: Times) -> str:
 
 
 def _foot(found: Explanation, times: Times) -> list[str]:
+    if found.job is not None:
+        return _job_foot(found)
     lines = []
     name = word(found.routine)
     if found.entry is not None and found.entry.files:
@@ -102,6 +104,15 @@ def _foot(found: Explanation, times: Times) -> list[str]:
         lines.append(f"Nothing is to come. Now, by hand: routines run {name}")
     else:
         lines.append("It has no file that can be used now: routines check")
+    return lines
+
+
+def _job_foot(found: Explanation) -> list[str]:
+    lines = []
+    if found.entry is not None and found.entry.files:
+        lines.append(f"Prompt, reply, output: routines show {word(found.id)}")
+    if found.job:
+        lines.append(f"The job whole: routines jobs show {word(found.job)}")
     return lines
 
 

@@ -16,6 +16,7 @@ from routines.operations.life import Schedulers, age
 from routines.operations.listing import Listing, Trouble
 from routines.operations.listing import Row as Routine
 from routines.operations.pending import Held
+from routines.operations.queued import MOST_COUNTED
 
 WIDE = 120
 
@@ -206,6 +207,7 @@ def _foot(listing: Listing, times: Times, *, width: int) -> list[str]:
     for ref, trouble in listing.others:
         lines.append(fit(f"! {_parked(ref, trouble, wide=wide)}", width))
     lines += _alarms(listing, times)
+    lines += _jobs(listing)
     lines += _settings(listing)
     if listing.paused is not None:
         lines.append(_all_paused(listing.paused, times, width))
@@ -259,6 +261,14 @@ def _broken(trouble: Trouble, *, wide: bool) -> str:
 
 def _place(problem: Problem) -> str:
     return problem.path if problem.line is None else f"{problem.path}:{problem.line}"
+
+
+def _jobs(listing: Listing) -> list[str]:
+    many = listing.queued
+    if not many:
+        return []
+    count = f"more than {MOST_COUNTED}" if many > MOST_COUNTED else str(many)
+    return [f"{count} job{'' if many == 1 else 's'} queued: routines jobs"]
 
 
 def _alarms(listing: Listing, times: Times) -> list[str]:

@@ -85,6 +85,8 @@ def _origin(entry: Entry) -> str:
             return f"by hand ({user})" if user else "by hand"
         case Trigger.WAKE_UP.value:
             return f"wake-up {(entry.wakeup or {}).get('id', '')}".rstrip()
+        case Trigger.JOB.value:
+            return f"job {entry.job['id']}" if entry.job else "purge"
         case Trigger.EXTERNAL.value:
             return "from outside"
         case _:

@@ -1,0 +1,329 @@
+"""From queued to claimed: jobs, highest priority first, then arrival (PROMISES J2, J3).
+
+A job is one more producer of turns: it needs its session and a place like any other. What is back
+in the queue under its claim (never started, or recovered) goes by the same order as what is queued.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from routines.domain.clock import Clock
+from routines.domain.job import Job
+from routines.domain.limits import DayLimit, over_limit
+from routines.domain.occurrence import Kind
+from routines.domain.outcome import Outcome, Reason, Trigger
+from routines.domain.record import Owner, Record, outcome_event
+from routines.domain.zones import day_of, zone
+from routines.engine.claiming import Claimer, Pass, Ready, claim_line
+from routines.engine.definitions import Definitions
+from routines.engine.recipients import routine_of, targets_of_session
+from routines.engine.unstarted import Unstarted
+from routines.engine.work import Work
+from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
+from routines.store.claims import Claim, ClaimStore, OpenEntry
+from routines.store.job_purges import PurgeStore
+from routines.store.job_settling import settling
+from routines.store.job_work import Choosing, JobWork
+from routines.store.jobs import JobStore, job_of
+from routines.store.places import Room
+from routines.store.sessions import Lease, SessionStore
+from routines.store.state import State
+
+log = logging.getLogger("routines")
+
+
+class _HouseFull(Exception):
+    """No place is free: nothing more can start in this look."""
+
+
+class Drainer:
+    """Takes jobs from the queue of one state folder, as far as there is room."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        definitions: Definitions,
+        claimer: Claimer,
+        jobs: JobStore,
+        work: JobWork,
+        clock: Clock,
+        owner: Owner,
+        unstarted: Unstarted,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._state = state
+        self._definitions = definitions
+        self._claimer = claimer
+        self._clock = clock
+        self._owner = owner
+        self._unstarted = unstarted
+        self._is_stopping = is_stopping
+        self._claims = ClaimStore(state)
+        self._sessions = SessionStore(state)
+        self._jobs = jobs
+        self._work = work
+        self._purges = PurgeStore(state, jobs, clock=clock)
+        self._choosing = Choosing(jobs)
+        # Sessions that a look found in use, and how many turns of the day limits leave.
+        self._busy: set[str] = set()
+        self._over: dict[DayLimit, str | None] = {}
+
+    def drain(self, again: list[OpenEntry], now: datetime, done: Pass) -> None:
+        """Claim jobs that can start, and take up those that are back in the queue.
+
+        Args:
+            again: Open claims of jobs that wait to be run.
+            now: The present.
+            done: Takes what can start, and what was settled instead.
+        """
+        self._busy, self._over = set(), {}
+        waiting = self._in_order(again)
+        try:
+            self._purges.finish()
+            self._jobs.bring_up(now)
+            if self._claimer.is_paused(None, now):
+                return
+            for place in self._choosing.places():
+                while waiting and waiting[0][0] < place.order:
+                    self._safely(waiting[0][1].name, self._take_again, waiting[0][1], now, done)
+                    waiting.pop(0)
+                if self._is_stopping():
+                    return
+                if place.session not in self._busy:
+                    job = self._jobs.job_at(place)
+                    if job is not None:
+                        self._safely(job.ref, self._take, job, now, done)
+            while waiting:
+                self._safely(waiting[0][1].name, self._take_again, waiting[0][1], now, done)
+                waiting.pop(0)
+        except _HouseFull:
+            pass
+        finally:
+            if waiting:
+                self._unstarted.look_soon()
+            self._jobs.tidy()
+
+    def _in_order(self, again: list[OpenEntry]) -> list[tuple[tuple[int, int], OpenEntry]]:
+        found = []
+        for entry in again:
+            record = self._claims.read_path(entry.claim_path)
+            job = None if record is None else job_of(record)
+            # What can't be read any more goes last, and is looked at all the same.
+            found.append((job.place.order if job is not None else (0, 1 << 62), entry))
+        return sorted(found, key=lambda one: one[0])
+
+    def _safely(self, what: str, take: Callable[..., None], *args: object) -> None:
+        """Take one; what goes wrong with it keeps no other from starting."""
+        try:
+            take(*args)
+        except StoreBusy:
+            # Another process has it this moment: next second.
+            return
+        except (RoutinesError, OSError) as error:
+            log.error("job-failed", extra={"job": what, "error": str(error)})  # noqa: TRY400
+
+    # What is queued -----------------------------------------------------------------------------
+
+    def _take(self, job: Job, now: datetime, done: Pass) -> None:
+        if self._is_held(job, now):
+            return
+        try:
+            work = self.work_of(job)
+        except UnknownAgent as error:
+            self._refuse(job, error, now, done)
+            return
+        if self._is_over_limit(work, now):
+            return
+        room = self._room(work)
+        if room is None:
+            return
+        line = claim_line(
+            work,
+            owner=self._owner,
+            key=self._state.key(job.ref),
+            session=job.session,
+            trigger=Trigger.JOB,
+            zone=self._definitions.zone,
+            due_at=job.due_at,
+            by=job.by,
+        )
+        try:
+            claim = self._jobs.take(job, at=now, extra=line)
+        except BaseException:
+            room.let_go()
+            raise
+        if claim is None:
+            room.let_go()
+            return
+        try:
+            lease = self._sessions.take(job.session, clock=self._clock, own_claim=claim.record.path)
+        except BaseException:
+            # Claimed and unstarted: held on to, it would wait for as long as we live.
+            room.let_go()
+            claim.let_go()
+            self._unstarted.look_soon()
+            raise
+        if isinstance(lease, Lease):
+            self._busy.add(job.place.session)
+            done.ready.append(Ready(claim, lease, room, work))
+            return
+        room.let_go()
+        claim.let_go()
+        self._unstarted.look_soon()
+
+    def _is_held(self, job: Job, now: datetime) -> bool:
+        """Return whether a job has to wait for its session: it is in use, or its routine paused."""
+        routine = routine_of(job.session)
+        if routine is not None and self._claimer.is_paused(routine, now):
+            self._busy.add(job.place.session)
+            return True
+        if job.has_own_session or self._claimer.busy(job.session) is None:
+            return False
+        self._busy.add(job.place.session)
+        return True
+
+    def _room(self, work: Work) -> Room | None:
+        """Return room for a turn; None if its group is in use. _HouseFull if there is no place."""
+        room = self._claimer.room_for(work)
+        if isinstance(room, Room):
+            return room
+        if work.exclusive is None:
+            raise _HouseFull
+        alone = self._claimer.room_for(replace(work, exclusive=None))
+        if not isinstance(alone, Room):
+            raise _HouseFull
+        alone.let_go()
+        return None
+
+    def _is_over_limit(self, work: Work, now: datetime) -> bool:
+        """Return whether the turns of the day are used up: then the job stays queued."""
+        for limit in work.limits:
+            if limit not in self._over:
+                place = zone(limit.zone)
+                records = self._claims.changed_since(day_of(now, place)[0])
+                self._over[limit] = over_limit(limit, records, now=now, place=place)
+            if self._over[limit] is not None:
+                return True
+        return False
+
+    def _refuse(self, job: Job, error: RoutinesError, now: datetime, done: Pass) -> None:
+        """Settle a job that no agent can answer."""
+        end = outcome_event(
+            at=now,
+            outcome=Outcome.FAILED,
+            reason=Reason.NOT_FOUND,
+            detail=error.message,
+            settled_by=self._owner.user,
+        )
+        extra = {"owner": self._owner.to_json(), "tz": self._definitions.zone}
+        claim = self._jobs.take(job, at=now, end=end, extra=extra)
+        if claim is not None:
+            done.settled.append(claim.record)
+            claim.let_go()
+
+    # What is back in the queue ------------------------------------------------------------------
+
+    def _take_again(self, entry: OpenEntry, now: datetime, done: Pass) -> None:
+        claim = self._claims.hold(entry)
+        if claim is None:
+            return
+        kept = False
+        try:
+            kept = self._take_up(claim, now, done)
+        except _HouseFull:
+            raise
+        except (RoutinesError, OSError):
+            self._unstarted.hold_back(claim.record.ref, self._clock.awake())
+            raise
+        finally:
+            if not kept:
+                claim.let_go()
+
+    def _take_up(self, claim: Claim, now: datetime, done: Pass) -> bool:
+        """Take up a claim that waits; return whether it was handed on."""
+        record = claim.record
+        with settling(self._state, claim.occurrence):
+            # The job is read again: it may have been cancelled, or its queue purged.
+            if self._work.is_called_off(claim, now):
+                done.settled.append(claim.record)
+                return False
+        if not self._unstarted.may_start(record.ref, self._clock.awake()):
+            return False
+        job = job_of(record)
+        if job is None:
+            raise StoreError(f"{record.path} does not say which job it is for")
+        if job.place.session in self._busy or self._is_held(job, now):
+            self._unstarted.look_soon()
+            return False
+        try:
+            work = self.work_of(job)
+        except UnknownAgent as error:
+            claim.settle(
+                Outcome.FAILED,
+                Reason.NOT_FOUND,
+                error.message,
+                at=now,
+                settled_by=self._owner.user,
+            )
+            done.settled.append(claim.record)
+            return False
+        room = self._room(work)
+        if room is None:
+            self._unstarted.look_soon()
+            return False
+        room.let_go()
+        ready = self._claimer.take_up(claim, work, needs_place=True, now=now)
+        if ready is None:
+            self._unstarted.look_soon()
+            return True
+        self._busy.add(job.place.session)
+        done.ready.append(ready)
+        return True
+
+    # What its turn does -------------------------------------------------------------------------
+
+    def work_of(self, job: Job) -> Work:
+        """Return what the turn of a job is to do; its prompt is never wrapped.
+
+        Raises:
+            UnknownAgent: Nobody is there to answer it.
+        """
+        routine = self._definitions.current(routine_of(job.session) or "")
+        if routine is not None:
+            # Gate, schedule and the limit on lateness belong to slots alone; and a prompt of a
+            # program's is not safe to repeat because the routine's own is.
+            work = self._definitions.work(routine, agent=job.agent)
+            return replace(
+                work,
+                prompt=job.prompt,
+                only_if=None,
+                start_within=None,
+                schedule=None,
+                files=(),
+                retry=replace(work.retry, started=False, park=False),
+                rerun_interrupted=job.recoveries,
+            )
+        deliver, quiet = targets_of_session(
+            job.session, self._definitions.routines, self._definitions.deliver
+        )
+        return replace(
+            self._definitions.work_without_routine(agent=job.agent),
+            prompt=job.prompt,
+            deliver=deliver,
+            quiet=quiet,
+            rerun_interrupted=job.recoveries,
+        )
+
+
+def entry_of(claim: Claim) -> OpenEntry:
+    """Return the name in `open/` of a claim."""
+    return OpenEntry(os.path.basename(claim.open_path), claim.record.path)
+
+
+def is_job(record: Record) -> bool:
+    """Return whether a record is of a job."""
+    return record.occurrence.kind is Kind.JOB

@@ -1,0 +1,104 @@
+"""`explain` for a job: what became of it, or what it waits for; from the files alone."""
+
+from datetime import datetime
+from itertools import islice
+
+from routines.domain.record import Record
+from routines.engine.recipients import routine_of
+from routines.errors import UnknownJob
+from routines.operations.context import Context
+from routines.operations.explaining import Explanation, Verdict, escaped, silence
+from routines.operations.history import as_entry
+from routines.operations.jobs import JobStatus
+from routines.operations.life import schedulers
+from routines.operations.pending import Held, held_by, ordinal
+from routines.operations.queue import find_job, job_record
+from routines.operations.queued import MOST_COUNTED
+from routines.operations.steps import steps_of
+from routines.store.jobs import JobStore, job_of
+from routines.store.sessions import SessionStore
+
+
+def explain_job(context: Context, ref: str) -> Explanation:
+    """Return what became of a job, or what it waits for.
+
+    Raises:
+        UnknownJob: There is none of that id.
+    """
+    record = job_record(context, ref)
+    if record is not None:
+        return _of_record(context, record)
+    status = find_job(context, ref)
+    if status is None:
+        raise UnknownJob(ref.removeprefix("job:"))
+    return _queued(context, status)
+
+
+def is_job_ref(context: Context, text: str) -> bool:
+    """Return whether *text* names a job: `job:<id>`, or an id that is no routine's name."""
+    if text.startswith("job:"):
+        return True
+    return text not in context.workspace.names and find_job(context, text) is not None
+
+
+def _of_record(context: Context, record: Record) -> Explanation:
+    entry = as_entry(context, record)
+    job = job_of(record)
+    session = record.session or ""
+    waits = entry.outcome is None and not entry.is_running
+    return Explanation(
+        routine=record.routine or session,
+        at=record.occurrence.instant,
+        tz=context.zone.key,
+        verdict=Verdict.RECORDED,
+        entry=entry,
+        steps=tuple(steps_of(record, entry, None, digest=None)),
+        job=record.occurrence.id if job is not None else "",
+        paused=_held(context, session) if waits else None,
+    )
+
+
+def _held(context: Context, session: str) -> Held | None:
+    return held_by(context.state_or_none, routine_of(session), now=context.clock.now())
+
+
+def _queued(context: Context, status: JobStatus) -> Explanation:
+    job, now = status.job, context.clock.now()
+    verdict, why = Verdict.WAITING, ""
+    instants: tuple[datetime, ...] = ()
+    alive = schedulers(context.state, now=now)
+    held = _held(context, job.session)
+    if status.state == "settled":
+        verdict, why = Verdict.UNKNOWN, "it has ended, and its record is not kept any more"
+    elif status.state == "deferred" and job.not_before is not None:
+        verdict, why, instants = Verdict.NOT_YET, "it is not to start before {0}", (job.not_before,)
+    elif held is not None:
+        what = "everything is paused" if held.everything else "its routine is paused"
+        verdict, why, instants = Verdict.PAUSED, f"{what} by {held.by} since {{0}}", (held.since,)
+    elif not alive.alive:
+        said, since = silence(alive)
+        verdict, instants = Verdict.OWED, since
+        why = f"{said}. The next start runs it, unless a program claims it first"
+    else:
+        why = _waits_for(context, status)
+    return Explanation(
+        routine=routine_of(job.session) or job.session,
+        at=job.added_at,
+        tz=context.zone.key,
+        verdict=verdict,
+        why=why,
+        instants=instants,
+        job=job.id,
+    )
+
+
+def _waits_for(context: Context, status: JobStatus) -> str:
+    state, job = context.state, status.job
+    busy = None if job.has_own_session else SessionStore(state).is_busy(job.session)
+    if busy is not None:
+        return "its session is busy" + (f": {escaped(busy.holder)}" if busy.holder else "")
+    places = islice(JobStore(state, clock=context.clock).queued(), MOST_COUNTED)
+    for index, place in enumerate(places, 1):
+        if place.key == job.place.key:
+            return f"{ordinal(index)} in line over all queues"
+    return f"more than {MOST_COUNTED} are before it"

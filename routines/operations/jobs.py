@@ -1,0 +1,506 @@
+"""The durable queue of prompts as programs have it: `routines.Jobs`.
+
+    from routines import Jobs
+
+    jobs = Jobs("agents/.routines")
+    jobs.add("look at the build", id="build-42", priority=5)
+
+A scheduler on the same state folder gives queued jobs to the agent; or a program works them itself
+with `claim`, `renew` and `settle`. Every call is on the disk when it returns.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from routines.domain.clock import Clock
+from routines.domain.job import (
+    DEFAULT_QUEUE,
+    MOST_SETTLED,
+    Job,
+    JobRequest,
+    check_ending,
+    check_id,
+    check_lane,
+    check_queue,
+    request_of,
+)
+from routines.domain.names import format_instant
+from routines.domain.outcome import LONGEST_DETAIL, State, one_line
+from routines.domain.record import Event, Record
+from routines.engine import host
+from routines.errors import InvalidJob, UnknownJob
+from routines.operations.life import state_word
+from routines.store.claims import ClaimStore
+from routines.store.control import CancelStore
+from routines.store.job_cancels import CancelAnswer, JobCanceller, LaneFailed
+from routines.store.job_feed import JobFeed, Settled
+from routines.store.job_purges import PurgeStore
+from routines.store.job_work import ClaimedJob, JobWork, SettleAnswer
+from routines.store.jobs import Added, JobStore, Known, job_of
+from routines.store.state import State as StateFolder
+from routines.store.state import open_for_writing
+
+# A batch of a lane that a person can wait for.
+_LANE_AT_ONCE = 256
+# Turns that are asked to end get their own signals first.
+_LANE_WAIT = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """One job, and where it stands.
+
+    Attributes:
+        job: What was asked.
+        state: `waiting` (queued), `deferred` (queued, not before its time), `claimed`, `running`,
+            `retrying`, `parked`, `lost`, `unknown`, `settled`.
+        outcome, reason, detail: How it ended; None, None and empty before that.
+        recovered: How many of its recoveries are used.
+        cancel_asked: Whether its cancel was asked for and has not ended it yet.
+        claimed_at, started_at, ended_at: When; None for what has not happened.
+        reply: The beginning of the reply, or None.
+    """
+
+    job: Job
+    state: str
+    outcome: str | None = None
+    reason: str | None = None
+    detail: str = ""
+    recovered: int = 0
+    cancel_asked: bool = False
+    claimed_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    reply: str | None = None
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.job.id
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `routines jobs --json` shows it."""
+        asked = self.job.to_json()
+        del asked["digest"], asked["number"]
+        return {
+            **asked,
+            "state": self.state,
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "detail": self.detail,
+            "recovered": self.recovered,
+            "cancel_asked": self.cancel_asked,
+            "claimed_at": _text(self.claimed_at),
+            "started_at": _text(self.started_at),
+            "ended_at": _text(self.ended_at),
+            "reply": self.reply,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledJob:
+    """An entry of the settled feed.
+
+    Attributes:
+        number: Its place in the feed: ask for what comes after it.
+        id: The job's id.
+        queue: Its queue; of a purge the queue that was purged.
+        lane: Its lane, or None.
+        outcome, reason, detail: How it ended.
+        recovered: How many recoveries were used.
+        ended_at: When.
+        reply: The beginning of the reply, or None.
+        purged: How many jobs were purged; None for the end of one job.
+    """
+
+    number: int
+    id: str
+    queue: str | None
+    lane: str | None
+    outcome: str | None
+    reason: str | None
+    detail: str
+    recovered: int
+    ended_at: datetime | None
+    reply: str | None
+    purged: int | None
+
+
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else format_instant(at)
+
+
+class Jobs:
+    """The durable queue of one state folder.
+
+    Args:
+        state: The state folder; it is made if it is missing.
+        clock: The clock; tests give `routines.testing.FakeClock`.
+        by: Who adds, cancels and settles, for the record; by default `user@host`.
+        on_change: Called when something was added or cancelled; an engine looks again then.
+
+    Raises:
+        StoreError: The state folder can't be used.
+    """
+
+    def __init__(
+        self,
+        state: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        by: str | None = None,
+        on_change: Callable[[], None] | None = None,
+    ) -> None:
+        self._by = by or host.user_at_host()
+        self._on_change = on_change
+        self._clock = _system_clock() if clock is None else clock
+        here = host.here()
+        path = os.path.abspath(os.fspath(state))
+        self._state: StateFolder = open_for_writing(path, boot=here.boot)
+        owner = host.owner()
+        self._jobs = JobStore(self._state, clock=self._clock)
+        self._work = JobWork(self._state, self._jobs, clock=self._clock, owner=owner, here=here)
+        self._cancels = JobCanceller(self._state, self._jobs, clock=self._clock, owner=owner)
+        self._purges = PurgeStore(self._state, self._jobs, clock=self._clock)
+        self._feed = JobFeed(self._state)
+        self._claims = ClaimStore(self._state)
+
+    # Adding -------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        prompt: str,
+        *,
+        id: str | None = None,  # noqa: A002  # it is what the job is called everywhere
+        queue: str = DEFAULT_QUEUE,
+        lane: str | None = None,
+        priority: int = 0,
+        session: str | None = None,
+        agent: str | None = None,
+        recoveries: int = 0,
+        after: datetime | timedelta | str | None = None,
+    ) -> Added:
+        """Add a job; it is on the disk on return.
+
+        The same id with the same content is a `duplicate`, also after the job has ended: ids are
+        remembered for 30 days after that.
+
+        Args:
+            prompt: What the agent is told, exactly; at most 1 MiB of UTF-8.
+            id: Your own name for it, at most 256 characters; by default a new one is made.
+            queue: At most 256 characters.
+            lane: What can be failed together; at most 512 characters.
+            priority: A whole number; higher goes first.
+            session: The conversation; by default one of its own.
+            agent: Who answers; by default that of the session's routine, or the workspace's.
+            recoveries: How often it may be run again after an interrupted turn.
+            after: Not before this instant (aware, or RFC 3339), or span from now (`30m`).
+
+        Raises:
+            InvalidJob: A field can't be used; `field` names it. Nothing was added.
+            JobConflict: The id belongs to a job of other content. Nothing was added.
+        """
+        request = JobRequest(
+            prompt=prompt,
+            id=id,
+            queue=queue,
+            lane=lane,
+            priority=priority,
+            session=session,
+            agent=agent,
+            recoveries=recoveries,
+            after=after,
+        )
+        (added,) = self.add_many([request])
+        return added
+
+    def add_many(self, jobs: Iterable[JobRequest | Mapping[str, Any] | str]) -> list[Added]:
+        """Add many jobs, all or none; at most 10,000 at once.
+
+        Args:
+            jobs: What `add` takes, each as a mapping, a `JobRequest`, or a prompt alone.
+
+        Returns:
+            What became of each, in the same order.
+
+        Raises:
+            InvalidJob, JobConflict: Of any of them. None was added.
+        """
+        if isinstance(jobs, str | Mapping):
+            raise InvalidJob("jobs", "it must be a list of jobs", hint="for one job use add")
+        added = self._jobs.add([request_of(one) for one in jobs], by=self._by)
+        self._changed(any(one.is_new for one in added))
+        return added
+
+    def _changed(self, anything: bool) -> None:
+        if anything and self._on_change is not None:
+            self._on_change()
+
+    # Looking ------------------------------------------------------------------------------------
+
+    def read(self, job: str) -> JobStatus:
+        """Return one job, and where it stands.
+
+        Raises:
+            UnknownJob: There is none of that id.
+        """
+        known = self._jobs.find(check_id(job, "job"))
+        if known is None:
+            raise UnknownJob(job)
+        return self._status(known)
+
+    def _status(self, known: Known) -> JobStatus:
+        if known.record is not None:
+            return status_of(self._state, self._claims, known.job, known.record)
+        if not known.is_queued:
+            detail = "its record is not kept any more"
+            return JobStatus(job=known.job, state=State.SETTLED.value, detail=detail)
+        later = self._jobs.is_waiting(known.job)
+        state = State.DEFERRED if later else State.WAITING
+        return JobStatus(job=known.job, state=state.value)
+
+    def head(self, queue: str | None = DEFAULT_QUEUE, *, limit: int = 20) -> list[JobStatus]:
+        """Return what runs of a queue, then what is next, in its order.
+
+        Args:
+            queue: Which; None for all.
+            limit: How many at most.
+        """
+        limit = _whole("limit", limit, least=1)
+        queue = None if queue is None else check_queue(queue)
+        return head_of(self._state, self._jobs, queue=queue, limit=limit)
+
+    def settled(self, after: int = 0, limit: int = MOST_SETTLED) -> list[SettledJob]:
+        """Return what was settled, in order, without a gap: the feed after the number *after*.
+
+        Ask again with the last number that you have dealt with. Nothing is ever inserted before a
+        number that was read; what retention has removed is passed over.
+
+        Args:
+            after: A number that `settled` returned, 0 for the beginning.
+            limit: 1 to 256.
+        """
+        after = _whole("after", after, least=0)
+        limit = _whole("limit", limit, least=1, most=MOST_SETTLED)
+        return [self._settled(entry) for entry in self._feed.page(after, limit)]
+
+    def _settled(self, entry: Settled) -> SettledJob:
+        record = self._feed.record(entry)
+        job = None if record is None else job_of(record)
+        end = {} if record is None or record.end is None else record.end
+        purge = {} if record is None else record.claim.get("purge") or {}
+        return SettledJob(
+            number=entry.number,
+            id=entry.key if record is None else record.occurrence.id,
+            queue=purge.get("queue") if job is None else job.queue,
+            lane=None if job is None else job.lane,
+            outcome=end.get("outcome"),
+            reason=end.get("reason"),
+            detail=str(end.get("detail") or ""),
+            recovered=0 if record is None else record.reruns,
+            ended_at=None if record is None else record.ended_at,
+            reply=end.get("reply") or None,
+            purged=purge.get("count"),
+        )
+
+    def pending(self) -> bool:
+        """Return whether any job is queued, waits for its time, or has no outcome yet."""
+        return self._jobs.has_queued() or next(self._jobs.open_records(), None) is not None
+
+    # Stepping in --------------------------------------------------------------------------------
+
+    def cancel(
+        self, job: str, intent_id: str, *, only_if_queued: bool = False, reason: str = ""
+    ) -> CancelAnswer:
+        """Cancel a job: one that is queued has ended on return, one that runs is asked to.
+
+        Args:
+            job: Its id.
+            intent_id: Your own name for this cancel: with the same one, asking again is a repeat.
+            only_if_queued: Whether one that runs is to be left alone.
+            reason: Kept in the record.
+
+        Returns:
+            `recorded`, `replayed` (this intent was recorded before), `conflict` (it has ended, or
+            runs and was to be left alone) or `missing`.
+        """
+        answer = self._cancels.cancel(
+            check_id(job, "job"),
+            check_id(intent_id, "intent_id"),
+            by=self._by,
+            reason=_line("reason", reason),
+            only_if_queued=bool(only_if_queued),
+        )
+        self._changed(answer.word == "recorded")
+        return answer
+
+    def fail_lane(
+        self,
+        lane: str,
+        reason: str,
+        *,
+        limit: int = _LANE_AT_ONCE,
+        wait: timedelta = _LANE_WAIT,
+    ) -> LaneFailed:
+        """Fail what runs and what is queued in a lane, what runs first, at most *limit* jobs.
+
+        Call again while `more` is set.
+
+        Args:
+            lane: Which.
+            reason: Kept in each record; must not be empty.
+            limit: How many in one call.
+            wait: How long the ends of running turns are awaited.
+        """
+        said = _line("reason", reason)
+        if not said:
+            raise InvalidJob("reason", "it is empty")
+        return self._cancels.fail_lane(
+            check_lane(lane),
+            said,
+            by=self._by,
+            person=True,
+            limit=_whole("limit", limit, least=1),
+            wait_s=wait.total_seconds(),
+        )
+
+    def purge(self, queue: str) -> int:
+        """Forget what is queued in a queue, with its ids; return how many there were.
+
+        What runs goes on. One record says how many were purged, and by whom.
+        """
+        return self._purges.purge(check_queue(queue), by=self._by)
+
+    # Working jobs oneself -----------------------------------------------------------------------
+
+    def claim(self, queue: str | None = None) -> ClaimedJob | None:
+        """Claim the next job of a queue, or of all queues; None if nothing may run now.
+
+        The lease lasts 120 s: call `renew` every 10 s while you work, and `settle` at the end.
+        Keep the token to yourself.
+        """
+        return self._work.claim(None if queue is None else check_queue(queue))
+
+    def renew(self, job: str, token: str) -> None:
+        """Renew the lease of a job that you work.
+
+        Raises:
+            LeaseLost: It lapsed, was settled, is to be cancelled, or is not yours: stop working.
+            UnknownJob: There is none of that id.
+        """
+        self._work.renew(check_id(job, "job"), _token(token))
+
+    def settle(
+        self, job: str, token: str, ending: str, *, detail: str = "", reply: str = ""
+    ) -> SettleAnswer:
+        """Say how the work on a job has ended.
+
+        Args:
+            job: Its id.
+            token: What `claim` gave you.
+            ending: `completed`, `failed` (with a *detail*), `cancelled`, `interrupted` (it may be
+                run again, if it has recoveries left) or `outcome-unknown` (it never is).
+            detail: Why, in one line.
+            reply: What came of it.
+
+        Returns:
+            `settled`, `requeued`, `replayed` (you said the same before) or `conflict` (it is not
+            yours, has lapsed, or has ended otherwise).
+
+        Raises:
+            UnknownJob: There is none of that id.
+        """
+        said = check_ending(ending, detail)
+        if not isinstance(reply, str):
+            raise InvalidJob("reply", f"it must be text, not {type(reply).__name__}")
+        return self._work.settle(
+            check_id(job, "job"), _token(token), said, detail=_line("detail", detail), reply=reply
+        )
+
+
+def head_of(
+    state: StateFolder, store: JobStore, *, queue: str | None, limit: int
+) -> list[JobStatus]:
+    """Return what runs of a queue, then what is next in it, at most *limit*."""
+    claims = ClaimStore(state)
+    found = []
+    for record in store.open_records():
+        job = job_of(record)
+        if job is not None and queue in (None, job.queue):
+            found.append(status_of(state, claims, job, record))
+    found.sort(key=lambda one: (one.state != State.RUNNING.value, one.job.place.order))
+    # A few more names than are shown: some may lead to what was claimed this moment.
+    for place in islice(store.queued(queue), limit + len(found) + 16):
+        if len(found) >= limit:
+            break
+        job = store.peek(place)
+        if job is not None and not claims.is_claimed(job.occurrence):
+            found.append(JobStatus(job=job, state=State.WAITING.value))
+    return found[:limit]
+
+
+def status_of(state: StateFolder, claims: ClaimStore, job: Job, record: Record) -> JobStatus:
+    """Return where a claimed job stands."""
+    end = record.end or {}
+    last = record.events[-1] if record.events else {}
+    asked = record.end is None and (
+        record.last == Event.CANCELLING.value or CancelStore(state).pending(record.ref) is not None
+    )
+    return JobStatus(
+        job=job,
+        state=state_word(claims, record),
+        outcome=None if record.outcome is None else record.outcome.value,
+        reason=None if record.reason is None else record.reason.value,
+        detail=str(end.get("detail") or last.get("detail") or ""),
+        recovered=record.reruns,
+        cancel_asked=asked,
+        claimed_at=record.claimed_at,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        reply=end.get("reply") or None,
+    )
+
+
+def _whole(field: str, value: Any, *, least: int, most: int | None = None) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidJob(field, f"it must be a whole number, not {type(value).__name__}")
+    if value < least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise InvalidJob(field, f"{value} is out of bounds", hint=bounds)
+    return value
+
+
+def _line(field: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidJob(field, f"it must be text, not {type(value).__name__}")
+    return one_line(value, most=LONGEST_DETAIL)
+
+
+def _token(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidJob("token", f"it must be text, not {type(value).__name__}")
+    return value
+
+
+def _system_clock() -> Clock:
+    from routines.engine.clock import SystemClock
+
+    return SystemClock()
+
+
+# What answers are made of.
+__all__ = [
+    "Added",
+    "CancelAnswer",
+    "ClaimedJob",
+    "JobRequest",
+    "JobStatus",
+    "Jobs",
+    "LaneFailed",
+    "SettleAnswer",
+    "SettledJob",
+]

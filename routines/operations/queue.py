@@ -1,0 +1,199 @@
+"""`routines jobs`: the queue as a person sees it, and what the command does to it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from routines.domain.record import Record
+from routines.errors import RoutinesError, UnknownAgent, UnknownJob
+from routines.operations.context import Context
+from routines.operations.jobs import Jobs, JobStatus, head_of, status_of
+from routines.operations.life import schedulers
+from routines.operations.queued import MOST_COUNTED
+from routines.store import files
+from routines.store.claims import ClaimStore
+from routines.store.job_cancels import CancelAnswer
+from routines.store.jobs import Added, JobStore
+
+USUAL_COUNT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class QueueList:
+    """What runs and what is next.
+
+    Attributes:
+        queue: Which queue, or None for all.
+        jobs: What runs first, then what is queued, in its order.
+        waiting: How many are queued and due; `MOST_COUNTED + 1` means more than that.
+        next_later: When the next one that waits for its time is due, or None.
+        alive: Whether a scheduler is alive that drains it.
+    """
+
+    queue: str | None
+    jobs: tuple[JobStatus, ...]
+    waiting: int
+    next_later: datetime | None
+    alive: bool
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return them as `jobs list --json` shows them."""
+        return [one.to_json() for one in self.jobs]
+
+
+@dataclass(frozen=True, slots=True)
+class AddedJob:
+    """What became of `jobs add`.
+
+    Attributes:
+        added: The id, and whether it is new.
+        status: Where the job stands.
+        alive: Whether a scheduler is alive that drains the queue.
+    """
+
+    added: Added
+    status: JobStatus
+    alive: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `jobs add --json` shows it."""
+        return {"id": self.added.id, "result": self.added.word, "job": self.status.to_json()}
+
+
+def _jobs(context: Context) -> Jobs:
+    return Jobs(context.writable_state.path, clock=context.clock, by=context.who)
+
+
+def add_job(
+    context: Context,
+    prompt: str,
+    *,
+    job_id: str | None,
+    queue: str,
+    lane: str | None,
+    priority: int,
+    session: str | None,
+    agent: str | None,
+    recoveries: int,
+    after: str | None,
+) -> AddedJob:
+    """Add one job.
+
+    Raises:
+        InvalidJob, JobConflict: Nothing was added.
+        UnknownAgent, UnknownSession: The workspace has none of that name; nothing was added.
+    """
+    from routines.operations.stepping_in import session_of
+
+    settings = context.workspace.settings
+    if agent is not None and agent != "echo" and agent not in settings.agents:
+        raise UnknownAgent(agent, ["echo", *settings.agents])
+    jobs = _jobs(context)
+    added = jobs.add(
+        prompt,
+        id=job_id,
+        queue=queue,
+        lane=lane,
+        priority=priority,
+        session=None if session is None else session_of(context, session),
+        agent=agent,
+        recoveries=recoveries,
+        after=_after(context, after),
+    )
+    alive = schedulers(context.state, now=context.clock.now()).alive
+    return AddedJob(added, jobs.read(added.id), alive)
+
+
+def _after(context: Context, after: str | None) -> str | datetime | None:
+    """Return `--after` as a span, or as the instant that WHEN names in the workspace's zone."""
+    from routines.domain.durations import parse_span
+    from routines.domain.when import parse_when
+
+    if after is None:
+        return None
+    try:
+        parse_span(after)
+    except RoutinesError:
+        return parse_when(after, zone=context.zone, now=context.clock.now(), past=False)
+    return after
+
+
+def list_jobs(context: Context, *, queue: str | None, count: int) -> QueueList:
+    """Return what runs and what is next, of one queue or of all; writes nothing."""
+    state = context.state_or_none
+    now = context.clock.now()
+    alive = schedulers(state, now=now).alive
+    if state is None or not files.names(state.at("jobs")):
+        return QueueList(queue, (), 0, None, alive)
+    store = JobStore(state, clock=context.clock)
+    found = head_of(state, store, queue=queue, limit=count)
+    waiting = sum(1 for _ in islice(store.queued(queue), MOST_COUNTED + 1))
+    return QueueList(queue, tuple(found), waiting, store.next_later(), alive)
+
+
+def show_job(context: Context, job_id: str) -> JobStatus:
+    """Return one job whole; writes nothing.
+
+    Raises:
+        UnknownJob: There is none of that id.
+    """
+    status = find_job(context, job_id)
+    if status is None:
+        raise UnknownJob(job_id)
+    return status
+
+
+def find_job(context: Context, ref: str) -> JobStatus | None:
+    """Return the job that an id, or `job:<id>`, names; None if there is none."""
+    state = context.state_or_none
+    if state is None or not files.names(state.at("jobs")):
+        return None
+    store = JobStore(state, clock=context.clock)
+    known = store.find(ref) or store.find(ref.removeprefix("job:"))
+    if known is None:
+        return None
+    if known.record is not None:
+        return status_of(state, ClaimStore(state), known.job, known.record)
+    if not known.is_queued:
+        return JobStatus(job=known.job, state="settled", detail="its record is not kept any more")
+    return JobStatus(job=known.job, state="deferred" if store.is_waiting(known.job) else "waiting")
+
+
+def job_record(context: Context, ref: str) -> Record | None:
+    """Return the claim of the job that an id, or `job:<id>`, names; None if it has none."""
+    status = find_job(context, ref)
+    state = context.state_or_none
+    if state is None:
+        return None
+    if status is not None:
+        return ClaimStore(state).read(status.job.occurrence)
+    # A purge has a record, and was no job.
+    for path in ClaimStore(state).walk(["job"]):
+        if path.endswith(f".{ref.removeprefix('job:')}.jsonl"):
+            return ClaimStore(state).read_path(path)
+    return None
+
+
+def cancel_job(
+    context: Context,
+    job_id: str,
+    *,
+    intent: str | None,
+    only_if_queued: bool,
+    reason: str,
+) -> CancelAnswer:
+    """Cancel a job.
+
+    Raises:
+        UnknownJob: There is none of that id.
+    """
+    import secrets
+
+    status = show_job(context, job_id)
+    return _jobs(context).cancel(
+        status.id,
+        intent or f"cancel-{secrets.token_hex(6)}",
+        only_if_queued=only_if_queued,
+        reason=reason,
+    )

@@ -1,0 +1,21 @@
+"""How many jobs are queued, by names alone: for screens that are to be quick."""
+
+from itertools import islice
+
+from routines.operations.context import Context
+from routines.store import files
+
+# Beyond this a count says "more than": nobody waits for the names of a million.
+MOST_COUNTED = 1000
+
+
+def count_queued(context: Context) -> int:
+    """Return how many jobs are queued and due; more than `MOST_COUNTED` only says that."""
+    state = context.state_or_none
+    if state is None or not files.names(state.at("jobs")):
+        return 0
+    # Here and not above: most state folders have none.
+    from routines.store.jobs import JobStore
+
+    places = JobStore(state, clock=context.clock).queued()
+    return sum(1 for _ in islice(places, MOST_COUNTED + 1))

@@ -1,0 +1,221 @@
+"""`routines jobs` and what the other commands say of jobs."""
+
+import json
+from typing import Any
+
+import pytest
+
+from routines.operations.jobs import Jobs
+from tests.surfaces.world import World
+
+
+@pytest.fixture
+def queue(ws: World) -> World:
+    ws.routine("digest", "prompt: Look.\n")
+    return ws
+
+
+def jobs_of(world: World) -> Jobs:
+    return Jobs(world.state.path, clock=world.clock, by="ana@studio")
+
+
+def answer(world: World, *words: str) -> Any:
+    found = world.ask(*words, "--json")
+    assert found.code == 0, found.out + found.err
+    return json.loads(found.out)
+
+
+def test_a_job_is_added_once_and_a_repeat_says_so(queue: World) -> None:
+    first = answer(queue, "jobs", "add", "--id", "b-1", "--priority", "5", "look at the build")
+    again = answer(queue, "jobs", "add", "--id", "b-1", "--priority", "5", "look at the build")
+
+    assert (first["result"], again["result"]) == ("added", "duplicate")
+    assert first["job"]["prompt"] == "look at the build"
+    assert first["job"]["state"] == "waiting"
+    assert queue.ask("jobs", "add", "--id", "b-1", "other").code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--priority", "high", "x"], 2, "priority"),
+        (["--recoveries", "-1", "x"], 2, "recoveries"),
+        (["--id", "x" * 257, "x"], 2, "id"),
+        (["--after", "soon", "x"], 2, "soon"),
+        (["--agent", "nobody", "x"], 1, "nobody"),
+        (["--session", "nobody", "x"], 1, "nobody"),
+        ([" "], 2, "prompt"),
+    ],
+)
+def test_what_can_not_be_used_is_refused_and_named(
+    queue: World, words: list[str], code: int, said: str
+) -> None:
+    found = queue.ask("jobs", "add", *words)
+
+    assert found.code == code
+    assert said in found.err
+    assert answer(queue, "jobs") == []
+
+
+def test_the_name_of_a_routine_stands_for_its_session(queue: World) -> None:
+    added = answer(queue, "jobs", "add", "--session", "digest", "x")
+
+    assert added["job"]["session"] == "routine:digest"
+
+
+def test_the_list_shows_what_is_next_in_its_order_and_no_more_than_is_asked(queue: World) -> None:
+    jobs = jobs_of(queue)
+    for number in range(5):
+        jobs.add(f"job {number}", id=f"j{number}", priority=number % 2, queue=f"q{number % 2}")
+    jobs.add("later", id="later", after="1h")
+
+    assert [one["id"] for one in answer(queue, "jobs")] == ["j1", "j3", "j0", "j2", "j4"]
+    assert [one["id"] for one in answer(queue, "jobs", "list", "-n", "2")] == ["j1", "j3"]
+    assert [one["id"] for one in answer(queue, "jobs", "list", "--queue", "q1")] == ["j1", "j3"]
+    screen = queue.ask("jobs").out
+    assert "5 waiting. The next waits until today 17:18." in screen or "5 waiting." in screen
+    assert "No scheduler is alive" in screen
+    assert "5 jobs queued: routines jobs" in queue.ask("list").out
+
+
+def test_what_runs_stands_first_and_shows_that_its_cancel_was_asked(queue: World) -> None:
+    jobs = jobs_of(queue)
+    jobs.add("first", id="a")
+    jobs.add("second", id="b", priority=1)
+    claimed = jobs.claim()
+    assert claimed is not None
+    jobs.cancel("b", "i1")
+
+    head, *rest = answer(queue, "jobs")
+
+    assert (head["id"], head["cancel_asked"]) == ("b", True)
+    assert [one["id"] for one in rest] == ["a"]
+    assert "cancelling" in queue.ask("jobs").out
+    assert claimed.token not in queue.ask("jobs", "show", "b", "--json").out
+    assert claimed.token not in queue.ask("show", "job:b", "--json").out
+
+
+def test_hostile_text_is_harmless_on_a_screen(queue: World) -> None:
+    jobs = jobs_of(queue)
+    jobs.add("\x1b[31mred\nsecond line", id="a", lane="x")
+
+    for words in (["jobs"], ["jobs", "show", "a"]):
+        assert "\x1b" not in queue.ask(*words).out
+
+
+def test_a_queued_job_is_cancelled_at_once_and_one_that_has_ended_is_not(queue: World) -> None:
+    jobs_of(queue).add("x", id="a")
+
+    first = answer(queue, "jobs", "cancel", "a", "--intent", "i1", "--reason", "not needed")
+    again = answer(queue, "jobs", "cancel", "a", "--intent", "i1")
+    late = queue.ask("jobs", "cancel", "a")
+
+    assert (first["result"], first["outcome"]) == ("recorded", "cancelled")
+    assert again["result"] == "replayed"
+    assert late.code == 1
+    assert "it has ended" in late.out
+    assert queue.ask("jobs", "cancel", "none").code == 1
+
+
+def test_the_general_cancel_takes_jobs_too(queue: World) -> None:
+    jobs = jobs_of(queue)
+    jobs.add("x", id="a")
+    jobs.add("y", id="b")
+
+    assert queue.ask("cancel", "a").code == 0
+    assert queue.ask("cancel", "job:b").code == 0
+    assert {jobs.read(one).outcome for one in ("a", "b")} == {"cancelled"}
+
+
+def settled(world: World) -> Jobs:
+    jobs = jobs_of(world)
+    jobs.add("look at the build", id="a", recoveries=1, lane="pr-1")
+    claimed = jobs.claim()
+    assert claimed is not None
+    jobs.settle("a", claimed.token, "interrupted", detail="the power went")
+    claimed = jobs.claim()
+    assert claimed is not None
+    jobs.settle("a", claimed.token, "completed", reply="all is well")
+    return jobs
+
+
+def test_history_show_logs_and_explain_know_a_job_by_its_id(queue: World) -> None:
+    settled(queue)
+
+    (row,) = answer(queue, "history", "job")
+    assert row["id"] == "job:a"
+    assert (row["trigger"], row["outcome"], row["recoveries"]) == ("job", "completed", 1)
+    assert row["job"]["lane"] == "pr-1"
+    assert "prompt" not in row["job"]
+    assert row["slot"] is None
+    assert "job a" in queue.ask("history", "job").out
+    for ref in ("a", "job:a", "job:a#2"):
+        assert answer(queue, "show", ref)["reply"] == "all is well"
+    assert "all is well" in queue.ask("logs", "a").out
+    screen = queue.ask("explain", "a").out
+    assert "completed" in screen
+    assert "run again as #2: the power went" in screen
+    assert answer(queue, "explain", "job:a")["record"]["id"] == "job:a"
+
+
+def test_a_routine_goes_before_a_job_of_the_same_name(queue: World) -> None:
+    jobs_of(queue).add("x", id="digest")
+
+    assert queue.ask("show", "digest").code == 1
+    assert "nothing is recorded of digest" in queue.ask("explain", "digest").err
+    assert "job:digest" in queue.ask("explain", "job:digest").out
+
+
+def test_explain_says_what_a_queued_job_waits_for(queue: World) -> None:
+    jobs = jobs_of(queue)
+    jobs.add("x", id="a")
+    jobs.add("y", id="b")
+    jobs.add("z", id="c", after="1h")
+
+    assert "owed: no scheduler has been alive here" in queue.ask("explain", "a").out
+    queue.scheduler()
+    assert "2nd in line" in queue.ask("explain", "b").out
+    assert "not to start before" in queue.ask("explain", "c").out
+    assert queue.ask("pause", "--all").code == 0
+    assert "everything is paused" in queue.ask("explain", "a").out
+    assert queue.ask("explain", "job:none").code == 1
+
+
+def test_a_queued_job_has_no_record_and_the_error_says_where_it_is(queue: World) -> None:
+    jobs_of(queue).add("x", id="a")
+
+    found = queue.ask("show", "a")
+
+    assert found.code == 1
+    assert "is queued" in found.err
+
+
+def test_a_purge_is_one_counted_row(queue: World) -> None:
+    jobs = jobs_of(queue)
+    jobs.add_many(["x", "y", "z"])
+    jobs.purge("default")
+
+    (row,) = answer(queue, "history", "job")
+    assert (row["outcome"], row["reason"]) == ("cancelled", "purge")
+    assert row["detail"] == "3 jobs queued in default"
+    assert queue.ask("explain", row["id"]).code == 0
+    (entry,) = jobs.settled()
+    assert (entry.purged, entry.queue) == (3, "default")
+
+
+def test_reading_commands_write_nothing(queue: World) -> None:
+    import os
+
+    jobs_of(queue).add("x", id="a")
+
+    def snapshot() -> list[Any]:
+        return [
+            (folder, sorted(names), sorted(found))
+            for folder, names, found in os.walk(queue.state.path)
+        ]
+
+    before = snapshot()
+    for words in (["jobs"], ["jobs", "show", "a"], ["explain", "a"], ["history", "job"], ["list"]):
+        queue.ask(*words)
+
+    assert snapshot() == before
