@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import IO
+from typing import IO, Protocol
 
 from routines.agents.base import Reply, Turn, TurnResult
 from routines.agents.output import Capture, Lines, bounded, open_captures
@@ -44,6 +44,8 @@ from routines.domain.outcome import Outcome, Reason, Warn, one_line
 _LONGEST_ARGUMENT = 32 * 4096 - 1 if sys.platform == "linux" else None
 # How often a cancel or a stop is looked for (L17 asks for a second).
 _LOOK_EVERY_S = 0.5
+# What a program that has said all gets to put its things in order, before it is told by a signal.
+_GOODBYE_S = 2.0
 # How often the end is looked for where the kernel does not announce it (macOS, some sandboxes).
 _POLL_S = 0.05
 # Orphans that ended are taken off the process table so rarely because it costs a walk over it.
@@ -75,8 +77,9 @@ STOP_WORDS: Mapping[str, tuple[Outcome, Reason | None]] = {
     "now": (Outcome.INTERRUPTED, Reason.STOPPED),
 }
 HURRY = "now"
+# Why a program was ended, beside those words: its time was over.
+TIMEOUT = "timeout"
 _NO_WORDS = "it declared a failure"
-_TIMEOUT = "timeout"
 
 # Nothing is wrong with command or entry; the machine has no room at this moment.
 _MAY_HEAL = frozenset(
@@ -115,6 +118,26 @@ class Ended:
     signal: int | None
     why: str | None
     remain: tuple[int, ...] = ()
+
+
+class Dialog(Protocol):
+    """What is said with a program while it runs, in place of one prompt on its stdin."""
+
+    @property
+    def over(self) -> bool:
+        """Whether all has been said: the program has nothing more to do."""
+
+    def begin(self, say: Callable[[bytes], None]) -> None:
+        """Begin; *say* is given what goes to the program's stdin."""
+
+    def hear(self, data: bytes) -> None:
+        """Take what the program printed on stdout."""
+
+    def interrupt(self) -> None:
+        """Ask the program to come to its end."""
+
+    def pass_time(self, now: float) -> bool:
+        """Let time pass, to *now* (awake); return whether the program takes too long to begin."""
 
 
 # What is run ----------------------------------------------------------------------------------
@@ -232,7 +255,7 @@ def _encode(words: Sequence[str]) -> list[bytes]:
     """Return *words* in UTF-8, whatever the locale, or say which can't be a word of a command."""
     encoded = []
     for word in words:
-        data = _utf8(word, "a word of the command")
+        data = utf8(word, "a word of the command")
         if b"\0" in data:
             raise _unfit("the prompt or another word of the command holds a NUL byte")
         if _LONGEST_ARGUMENT is not None and len(data) > _LONGEST_ARGUMENT:
@@ -244,7 +267,12 @@ def _encode(words: Sequence[str]) -> list[bytes]:
     return encoded
 
 
-def _utf8(text: str, what: str) -> bytes:
+def utf8(text: str, what: str) -> bytes:
+    """Return *text* in UTF-8, whatever the locale.
+
+    Raises:
+        CannotStart: It holds half a character.
+    """
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -275,9 +303,12 @@ class _Pump:
         prompt: bytes,
         out: Callable[[bytes], None],
         err: Callable[[bytes], None],
+        *,
+        keeps_open: bool = False,
     ) -> None:
         self._process = process
         self._prompt = memoryview(prompt)
+        self._keeps_open = keeps_open
         self._selector = selectors.DefaultSelector()
         self._exit_fd = self._announce_exit(process.pid)
         self._deaf = False
@@ -289,7 +320,8 @@ class _Pump:
                 self._selector.register(pipe, selectors.EVENT_READ, sink)
         if process.stdin is not None:
             os.set_blocking(process.stdin.fileno(), False)
-            self._selector.register(process.stdin, selectors.EVENT_WRITE)
+            if not keeps_open:
+                self._selector.register(process.stdin, selectors.EVENT_WRITE)
 
     def _announce_exit(self, pid: int) -> int | None:
         if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
@@ -358,6 +390,27 @@ class _Pump:
                 break
         self._deaf = True
 
+    def say(self, data: bytes) -> None:
+        """Have *data* carried in behind what waits already."""
+        pipe = self._process.stdin
+        if pipe is None or pipe.closed:
+            return
+        if not self._prompt:
+            self._selector.register(pipe, selectors.EVENT_WRITE)
+        self._prompt = memoryview(bytes(self._prompt) + data)
+
+    def hang_up(self) -> None:
+        """Close stdin: there will be no more."""
+        pipe = self._process.stdin
+        if pipe is None or pipe.closed:
+            return
+        if self._prompt:
+            self._prompt = self._prompt[:0]
+            self._drop(pipe)
+        else:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
     def close(self) -> None:
         """Let go of the pipes."""
         self._close_exit()
@@ -394,9 +447,14 @@ class _Pump:
         except OSError:
             # It does not want the rest; that is its right, and its exit says how it went.
             self._prompt = self._prompt[:0]
+            self._keeps_open = False
         else:
             self._prompt = self._prompt[written:]
-        if not self._prompt:
+        if self._prompt:
+            return
+        if self._keeps_open:
+            self._selector.unregister(pipe)
+        else:
             # The end of the prompt must be seen: an open stdin is a question that waits.
             self._drop(pipe)
 
@@ -419,6 +477,7 @@ def run_program(
     stop_requested: Callable[[], str | None] = lambda: None,
     stop: Sequence[str] = ("TERM", "KILL"),
     grace: timedelta = timedelta(seconds=STOP_INTERVAL_S),
+    dialog: Dialog | None = None,
 ) -> Ended:
     """Run a program to its end, and end everything that it started.
 
@@ -435,6 +494,7 @@ def run_program(
             while it is being ended: `now` goes to KILL at once.
         stop: The signals that end it, `AgentSpec.stop`.
         grace: The pause between them.
+        dialog: What is said with it in place of *stdin*; the program ends when that is over.
 
     Raises:
         CannotStart: Nothing was started.
@@ -446,12 +506,17 @@ def run_program(
     )
     # From before the start: on a busy machine the agent may be well under way before we look.
     limit = clock.awake() + timeout.total_seconds()
-    process = _start(words, env=env, cwd=cwd, with_stdin=stdin is not None)
+    talks = dialog is not None
+    process = _start(words, env=env, cwd=cwd, with_stdin=talks or stdin is not None)
     tree = replace(tree, leader=process.pid)
-    pump = _Pump(process, stdin or b"", out, err)
+    pump = _Pump(process, stdin or b"", _heard(out, dialog), err, keeps_open=talks)
     asked = _Asked(stop_requested, clock)
     try:
-        why = _watch(pump, tree, clock, limit, asked)
+        if dialog is not None:
+            dialog.begin(pump.say)
+        why = _watch(pump, tree, clock, limit, asked, dialog)
+        if dialog is not None:
+            _take_leave(pump, dialog, why, clock, asked, grace)
         remain = end_tree(
             tree,
             stop=stop,
@@ -470,6 +535,40 @@ def run_program(
     finally:
         pump.close()
         _forget(process)
+
+
+def _heard(out: Callable[[bytes], None], dialog: Dialog | None) -> Callable[[bytes], None]:
+    if dialog is None:
+        return out
+
+    def both(data: bytes) -> None:
+        out(data)
+        dialog.hear(data)
+
+    return both
+
+
+def _take_leave(
+    pump: _Pump, dialog: Dialog, why: str | None, clock: Clock, asked: "_Asked", grace: timedelta
+) -> None:
+    """Let the program come to its end by itself, within bounds, before its tree is ended."""
+    if why is not None and why != HURRY:
+        dialog.interrupt()
+        _carry_until(pump, clock, grace.total_seconds(), asked, lambda: dialog.over)
+    pump.hang_up()
+    if why != HURRY:
+        _carry_until(pump, clock, min(_GOODBYE_S, grace.total_seconds()), asked, lambda: False)
+
+
+def _carry_until(
+    pump: _Pump, clock: Clock, seconds: float, asked: "_Asked", done: Callable[[], bool]
+) -> None:
+    limit = clock.awake() + seconds
+    while not (done() or pump.ended()):
+        left = limit - clock.awake()
+        if left <= 0 or asked.word() == HURRY:
+            return
+        pump.carry(min(left, _LOOK_EVERY_S))
 
 
 class _Asked:
@@ -493,7 +592,14 @@ class _Asked:
         return self._ask()
 
 
-def _watch(pump: _Pump, tree: Tree, clock: Clock, limit: float, asked: _Asked) -> str | None:
+def _watch(
+    pump: _Pump,
+    tree: Tree,
+    clock: Clock,
+    limit: float,
+    asked: _Asked,
+    dialog: Dialog | None = None,
+) -> str | None:
     """Carry until the leader has ended or is to be ended; return why it is, None if it ended."""
     reap = clock.awake() + _REAP_EVERY_S
     why: str | None = None
@@ -502,7 +608,9 @@ def _watch(pump: _Pump, tree: Tree, clock: Clock, limit: float, asked: _Asked) -
         if why is not None:
             return why
         now = clock.awake()
-        why = _TIMEOUT if now >= limit else asked.word()
+        if dialog is not None and (dialog.over or dialog.pass_time(now)):
+            return None
+        why = TIMEOUT if now >= limit else asked.word()
         if why is not None:
             continue
         if now >= reap:
@@ -620,7 +728,7 @@ def run_command(
     try:
         stdin = None
         if spec.prompt_by is PromptBy.STDIN:
-            stdin = _utf8(turn.prompt, "the prompt")
+            stdin = utf8(turn.prompt, "the prompt")
         ended = run_program(
             command_words(spec, turn, args=args, model=model),
             stdin=stdin,
@@ -683,7 +791,7 @@ class _Judge:
         if ended.why is not None:
             return self._verdict_of_ours(ended.why)
         if ended.signal is not None:
-            return Outcome.FAILED, Reason.SIGNAL, self._because(_signal_words(ended.signal))
+            return Outcome.FAILED, Reason.SIGNAL, self._because(signal_words(ended.signal))
         if ended.code is None:
             return Outcome.INTERRUPTED, Reason.OUTCOME_UNKNOWN, "how it ended can't be told"
         reason, line = self._never_started()
@@ -733,7 +841,7 @@ class _Judge:
         return declared or self.said.error() or self.said.reply()
 
     def _verdict_of_ours(self, why: str) -> tuple[Outcome, Reason | None, str]:
-        if why == _TIMEOUT:
+        if why == TIMEOUT:
             limit = f"ended at its limit of {format_span(self.timeout)}"
             return Outcome.TIMED_OUT, Reason.TIMEOUT, self._because(limit)
         outcome, reason = STOP_WORDS.get(why, STOP_WORDS["stop"])
@@ -793,7 +901,8 @@ class _Judge:
         return self.out.text(), self.out.dropped > 0
 
 
-def _signal_words(number: int) -> str:
+def signal_words(number: int) -> str:
+    """Return what is said of a program that a signal ended."""
     try:
         return f"ended by {signal.Signals(number).name}"
     except ValueError:

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from routines.config.acp_entry import check_acp, check_no_acp
 from routines.config.agent_keys import AGENT_KEYS, OF_COMMANDS, WAYS, merged, spec_of
 from routines.config.http_entry import check_http, check_no_http
 from routines.config.presets import preset_values
@@ -84,14 +85,17 @@ def _read_agent(node: Node, name: str, at: str, report: Report) -> AgentSpec | N
         report.add(place, f"{at}.{ways[1]}", f"{at} has {' and '.join(ways)}", "keep one of them")
     elif ways == ["python"]:
         _check_function(values, at, report)
-    elif ways == ["http"]:
+    elif ways in (["http"], ["acp"]):
         if len(report.problems) == before:
-            check_http(values, at, report)
+            check = check_http if ways == ["http"] else check_acp
+            check(values, at, report)
     elif len(report.problems) == before:
         values = _with_preset(values)
         _Together(values, at, report).check()
     if ways and "http" not in ways:
         check_no_http(values, at, report)
+    if ways and "acp" not in ways:
+        check_no_acp(values, at, report)
     return spec_of(name, values.by_key) if len(report.problems) == before else None
 
 

@@ -4,6 +4,7 @@ import os
 import re
 from typing import Any
 
+from routines.config.acp_entry import ACP_KEYS, ACP_ONLY, acp_read, acp_spec
 from routines.config.http_entry import HTTP_KEYS, HTTP_SIGNS, address, http_read, http_spec
 from routines.config.kinds import ENVIRONMENT, WORDS, Command
 from routines.config.walker import Key, ListOf, Pairs, Table, Text, Truth, Whole, Word
@@ -83,7 +84,7 @@ AGENT_KEYS = (
     Key("command", Command(), "Words of the command that answers a turn; no shell."),
     Key("python", Text("module:function", _function), "A Python function that answers a turn."),
     Key("http", Text("an address", address), "Where a turn is posted."),
-    Key("acp", Command(), "An agent that speaks ACP.", later=True),
+    Key("acp", Command(), "Words that start an agent that speaks ACP; no shell."),
     Key(
         "program",
         Text("a name or path of a program", _program),
@@ -161,6 +162,7 @@ AGENT_KEYS = (
         "How the program takes an MCP server for one turn: the wake tools are handed over so.",
     ),
     *HTTP_KEYS,
+    *ACP_KEYS,
 )
 # Each says how the agent is driven, so there is one of them.
 WAYS = ("preset", "command", "python", "http", "acp")
@@ -168,7 +170,7 @@ WAYS = ("preset", "command", "python", "http", "acp")
 OF_COMMANDS = frozenset(key.name for key in AGENT_KEYS) - {*WAYS, "stop", "env"}
 # An entry that overrides a preset changes single values of these, and all of the others.
 _TABLES = ("read", "read_stderr", "busy", "not_started", "lost", "env", "mcp")
-_COMMANDS = ("command", "first", "interactive", "version")
+_COMMANDS = ("command", "acp", "first", "interactive", "version")
 
 
 def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
@@ -209,5 +211,10 @@ def spec_of(name: str, values: dict[str, Any]) -> AgentSpec:
     mcp = given.pop("mcp", None)
     if mcp is not None:
         made["mcp"] = McpHandover(mcp.get("words", ()), tuple(mcp.get("env", {}).items()))
+    if "acp" in given:
+        spec, read = acp_spec(given), acp_read(given)
+        given = {key: value for key, value in given.items() if key not in ACP_ONLY}
+        given |= {"command": given.pop("acp"), "read": read}
+        return AgentSpec(name=name, kind=AgentKind.ACP, acp=spec, busy=busy, **made, **given)
     kind = AgentKind.PYTHON if "python" in given else AgentKind.COMMAND
     return AgentSpec(name=name, kind=kind, busy=busy, **made, **given)

@@ -212,7 +212,7 @@ def tells_cost(spec: AgentSpec | None) -> bool:
     """Return whether an agent can say what a turn cost; a function of yours may."""
     if spec is None or spec.kind is AgentKind.PYTHON:
         return True
-    return spec.kind in {AgentKind.COMMAND, AgentKind.HTTP} and spec.tells_cost
+    return spec.kind in {AgentKind.COMMAND, AgentKind.HTTP, AgentKind.ACP} and spec.tells_cost
 
 
 def retry_of(values: dict[str, Any] | None) -> Retry:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from routines.domain.acp_agent import AcpSpec
 from routines.domain.http_agent import HttpSpec
 
 
@@ -14,6 +15,7 @@ class AgentKind(StrEnum):
     COMMAND = "command"
     PYTHON = "python"
     HTTP = "http"
+    ACP = "acp"
     ECHO = "echo"
 
 
@@ -151,6 +153,7 @@ class AgentSpec:
         args: Words added to every turn's command, before the routine's own.
         python: `module:function`, for kind python.
         http: Where and how a turn is posted, for kind http.
+        acp: How the agent is answered, for kind acp; `command` has the words that start it.
         prompt_by: stdin, or an argument (then `{prompt}` is a word of its own).
         output: How stdout is read.
         read: Where in that output something stands, by `READ_KEYS`.
@@ -178,6 +181,7 @@ class AgentSpec:
     args: tuple[str, ...] = ()
     python: str | None = None
     http: HttpSpec | None = None
+    acp: AcpSpec | None = None
     prompt_by: PromptBy = PromptBy.STDIN
     output: OutputFormat = OutputFormat.TEXT
     read: Mapping[str, str] = field(default_factory=dict)
@@ -216,7 +220,7 @@ class AgentSpec:
 def _plain(value: Any) -> Any:
     if isinstance(value, StrEnum):
         return value.value
-    if isinstance(value, Signs | McpHandover | HttpSpec):
+    if isinstance(value, Signs | McpHandover | HttpSpec | AcpSpec):
         return value.to_json()
     if isinstance(value, Mapping):
         return dict(value)
@@ -235,6 +239,7 @@ _MADE: Mapping[str, Any] = {
     "lost": Signs.from_json,
     "http": lambda value: None if value is None else HttpSpec.from_json(value),
     "mcp": McpHandover.from_json,
+    "acp": lambda value: None if value is None else AcpSpec.from_json(value),
 }
 
 

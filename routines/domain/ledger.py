@@ -36,6 +36,9 @@ def why_new_epoch(
         return None
     if spec is None or not keeps_own_sessions(spec):
         return None
+    if spec.acp is not None and known.epoch_turns > 0:
+        # Its id is kept only where it says that it can take the conversation up again.
+        return f"{agent} can't take up a conversation again"
     if known.epoch_turns > 0:
         # Where we chose the id it is known all the same.
         return None if chooses_id(spec) or not _needs_own_id(spec) else f"{agent} never said its id"
@@ -61,6 +64,8 @@ def keeps_own_sessions(spec: AgentSpec) -> bool:
     """Return whether the program has conversations of its own that have to be begun and found."""
     if spec.http is not None:
         return _needs_own_id(spec)
+    if spec.acp is not None:
+        return True
     return spec.kind is AgentKind.COMMAND and (spec.first is not None or _needs_own_id(spec))
 
 

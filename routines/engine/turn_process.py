@@ -30,6 +30,7 @@ from routines.store import files, locks
 from routines.store.claims import claim_of_fd
 from routines.store.sessions import SessionStore, transcript_path
 from routines.store.state import open_for_reading
+from routines.version import VERSION
 
 log = logging.getLogger("routines")
 
@@ -205,6 +206,8 @@ def _answer(
                 on_native_session=steps.learn_native_session,
                 masker=steps.masker,
             )
+        case AgentKind.ACP:
+            return _acp(steps, work, spec, turn, env, clock, stop_requested)
         case AgentKind.ECHO:
             from routines.agents.echo import run_echo
 
@@ -238,6 +241,42 @@ def _command(
         stop_requested=stop_requested,
         on_native_session=steps.learn_native_session,
         masker=steps.masker,
+    )
+
+
+def _acp(
+    steps: TurnSteps,
+    work: Work,
+    spec: AgentSpec,
+    turn: Turn,
+    env: dict[str, str],
+    clock: SystemClock,
+    stop_requested: Callable[[], str | None],
+) -> TurnResult:
+    from routines.agents.acp_agent import run_acp
+    from routines.agents.acp_protocol import WAKE_SERVER, WAKE_TITLES, Server
+    from routines.agents.handover import server_of
+
+    found = server_of(env) if work.wake_tools else None
+    servers = []
+    if found is not None:
+        servers = [Server(WAKE_SERVER, found.command, found.args, tuple(found.env.items()))]
+    return run_acp(
+        spec,
+        turn,
+        args=work.args,
+        model=work.model,
+        cwd=work.cwd,
+        env=env,
+        folder=steps.folder,
+        clock=clock,
+        timeout=steps.left(work),
+        stop_requested=stop_requested,
+        on_native_session=steps.learn_native_session,
+        masker=steps.masker,
+        servers=servers,
+        own_tools=WAKE_TITLES if servers else (),
+        version=VERSION,
     )
 
 

@@ -63,6 +63,9 @@ def wake_tools_found(
     others: list[str] = []
     for name in sorted(used):
         spec = settings.spec_of(name) if name else None
+        if spec is not None and spec.kind is AgentKind.ACP:
+            # The protocol itself hands servers over.
+            taking.append(name)
         if spec is not None and spec.kind is AgentKind.COMMAND:
             (others if spec.mcp is None else taking).append(name)
     return WakeToolsFound(tuple(taking), tuple(others), not is_installed())

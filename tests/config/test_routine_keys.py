@@ -98,6 +98,8 @@ AGENT = {
     "headers": (LIST, "expected headers", "{Host: x}", "not yours to set"),
     "events": (LIST, "expected keys and values", "{name: a..b}", "expected a dotted path"),
     "waits": (LIST, "expected keys and values", "{connect: 10}", "waits.connect: 10"),
+    "approve": (LIST, "expected keys and values", "{kinds: [all]}", "expected read, edit"),
+    "authenticate": (LIST, "expected the id of a method", '""', "expected the id of a method"),
 }
 
 
@@ -111,6 +113,8 @@ def agent_with(key, value):
     around = "" if key in {"command", "python", "http", "acp", "preset"} else "    command: [x]\n"
     if key in {"body", "headers", "events", "waits"}:
         around = "    http: http://127.0.0.1:8080/\n"
+    if key in {"approve", "authenticate"}:
+        around = "    acp: [x]\n"
     return f"agents:\n  claude:\n{around}    {key}: {value}\n"
 
 
@@ -328,12 +332,6 @@ def test_what_is_shown_of_a_target_holds_no_secret():
     url = "https://user:secret1@hc-ping.com/secret2?key=secret3"
     shown = [to_url("slack://secret1/secret2").label, to_ping(url).label]
     assert shown == ["slack://", "ping hc-ping.com"]
-
-
-@pytest.mark.parametrize(("key", "value"), [("acp", "[x]")])
-def test_a_way_to_drive_an_agent_that_is_not_built_is_refused(parse_workspace, key, value):
-    found = one(parse_workspace(agent_with(key, value))[1], f"agents.claude.{key}")
-    assert found.message == f"`agents.claude.{key}` is not built yet in this version"
 
 
 @pytest.mark.parametrize(
