@@ -1,6 +1,7 @@
 """Each example does what it says, without a network, in any zone, under any user."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -138,6 +139,115 @@ def test_http_agent_remembers_its_conversation_and_takes_one_turn_of_it_once(run
     post = {"json": {"session": "s", "prompt": "x"}, "headers": {"Idempotency-Key": "k"}}
     first, again = (httpx.post(url, trust_env=False, **post).json() for _ in range(2))
     assert first == again
+
+
+@pytest.fixture
+def durable_agent(environment, tmp_path):
+    """The example's folder, what starts processes in it, and what ends those that are left."""
+    folder = tmp_path / "durable_agent"
+    shutil.copytree(
+        EXAMPLES / "durable_agent",
+        folder,
+        ignore=shutil.ignore_patterns(".routines", "runs", "__pycache__"),
+    )
+    processes = []
+
+    def begin(*words):
+        with (folder / "log").open("a") as log:
+            process = subprocess.Popen(
+                words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        processes.append(process)
+        return process
+
+    yield folder, begin
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def until(condition, seconds=90.0):
+    limit = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < limit, "it never came to be"
+        time.sleep(0.1)
+    return value
+
+
+def lines_of(folder):
+    """The lines of the one claim that there is."""
+    (path,) = folder.glob(".routines/claims/*/*/*.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def owner_of(folder, count):
+    """The pid of who watches the run, once that was written down *count* times."""
+    found = [line for line in lines_of(folder) if line["event"] == "run"]
+    return found[-1]["owner"]["pid"] if len(found) == count else None
+
+
+def is_gone(pid):
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
+def test_durable_run_outlives_stop_and_kill_and_is_settled_with_its_own_answer(run, durable_agent):
+    folder, begin = durable_agent
+    assert "all right" in run("routines", "check", cwd=folder)
+    supervisor = begin(sys.executable, "supervisor.py", "--seconds", "36000")
+
+    def start():
+        return begin("routines", "start", "--grace", "60s")
+
+    scheduler = start()
+    until(lambda: "scheduler alive" in run("routines", "list", cwd=folder))
+    run("routines", "run", "nightly", "--detach", cwd=folder)
+    watcher = until(
+        lambda: list(folder.glob(".routines/claims/*/*/*.jsonl")) and owner_of(folder, 1)
+    )
+
+    # A stop: at once, whatever the grace, and the run goes on.
+    scheduler.send_signal(signal.SIGTERM)
+    assert scheduler.wait(timeout=50) == 0
+    until(lambda: is_gone(watcher))
+    history = json.loads(run("routines", "history", "--json", cwd=folder))
+    assert [(one["state"], one["outcome"]) for one in history] == [("running", None)]
+
+    # Killed with -9: who watches the run goes on with it. Killed as well: the next start does.
+    scheduler = start()
+    watcher = until(lambda: owner_of(folder, 2))
+    for pid in (scheduler.pid, watcher):
+        os.kill(pid, signal.SIGKILL)
+    scheduler.wait()
+    until(lambda: is_gone(watcher))
+    start()
+    until(lambda: owner_of(folder, 3))
+
+    supervisor.kill()
+    supervisor.wait()
+    begin(sys.executable, "supervisor.py", "--seconds", "0")
+    until(lambda: lines_of(folder)[-1]["event"] == "outcome")
+    end = lines_of(folder)[-1]
+    assert (end["outcome"], end["reply"]) == ("completed", "REBUILD THE INDEX.")
+    (path,) = (folder / "runs").iterdir()
+    assert {line["run_id"] for line in lines_of(folder) if line["event"] == "run"} == {path.name}
+    assert (folder / "log").read_text().count("begun for routine:nightly") == 1
+
+
+def test_durable_run_is_ended_by_its_supervisor_when_it_is_cancelled(run, durable_agent):
+    folder, begin = durable_agent
+    begin(sys.executable, "supervisor.py", "--seconds", "36000")
+    asking = begin("routines", "run", "nightly")
+    until(lambda: list(folder.glob(".routines/claims/*/*/*.jsonl")) and owner_of(folder, 1))
+    run("routines", "cancel", "nightly", cwd=folder)
+
+    assert asking.wait(timeout=90) == 1
+    end = lines_of(folder)[-1]
+    assert (end["outcome"], end["reason"]) == ("cancelled", "person")
+    assert "the run is cancelled: on request" in end["detail"]
 
 
 def test_embedded_agent_runs_a_turn_and_a_chat_in_one_conversation(run):

@@ -5,7 +5,7 @@ now; a reader need not know which.
 """
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,9 @@ from routines.domain.outcome import Outcome, Reason, State, Trigger
 from routines.domain.record import Event, Record
 from routines.domain.schedule import count_between, from_spec
 from routines.errors import RoutinesError
+from routines.operations.life import is_unwatched, state_word
 from routines.store import files
+from routines.store.claims import ClaimStore
 from routines.store.cursors import Missed
 from routines.store.state import State as StateFolder
 
@@ -163,6 +165,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return format_instant(value)
     return list(value) if isinstance(value, tuple) else value
+
+
+def as_it_stands(record: Record, *, state: StateFolder, claims: ClaimStore) -> Entry:
+    """Return the row of a claim, and where it stands at the moment."""
+    entry = from_record(record, state=state, standing=state_word(claims, record))
+    if is_unwatched(claims, record):
+        return replace(entry, detail="nobody asks how it stands until a scheduler starts")
+    return entry
 
 
 def from_record(record: Record, *, state: StateFolder, standing: str) -> Entry:

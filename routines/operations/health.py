@@ -14,7 +14,7 @@ from routines.domain.occurrence import Kind
 from routines.errors import RoutinesError, StateCopied, StateMissing, UsageError
 from routines.operations.agents_found import agents_found
 from routines.operations.context import Context
-from routines.operations.life import SILENT, age, schedulers
+from routines.operations.life import SILENT, age, is_unwatched, schedulers
 from routines.operations.listing import Trouble, list_routines, search_path
 from routines.operations.machine_facts import disk_of, zone_data
 from routines.operations.pending import open_claims
@@ -362,12 +362,16 @@ def _turns(context: Context) -> list[Finding]:
         return [Finding(Level.FAIL, "turns", text, hint)]
     tail = "none parked" if not parked else f"{parked} parked"
     elsewhere = f"; {unknown} of another host, which can't be seen from here" if unknown else ""
+    claims = ClaimStore(context.state) if opened else None
+    alone = 0 if claims is None else sum(is_unwatched(claims, one.record) for one in opened)
+    if alone:
+        elsewhere += f"; {alone} durable, which nobody asks about until a scheduler starts"
     jobs = sum(
         one.standing == "running" and one.record.occurrence.kind is Kind.JOB for one in opened
     )
     of_them = f" ({jobs} job{'' if jobs == 1 else 's'})" if jobs else ""
     text = f"{running} running{of_them}; none without a live owner; {tail}{elsewhere}"
-    return [Finding(Level.NOTE if parked else Level.OK, "turns", text)]
+    return [Finding(Level.NOTE if parked or alone else Level.OK, "turns", text)]
 
 
 def _sessions(context: Context) -> list[Finding]:

@@ -15,9 +15,9 @@ from routines.domain.record import Record
 from routines.errors import UsageError
 from routines.operations.context import Context
 from routines.operations.endings import ending, is_calm, name_key
-from routines.operations.entries import Entry, from_missed, from_record, owed_entry
+from routines.operations.entries import Entry, as_it_stands, from_missed, owed_entry
 from routines.operations.finding import check_known, find, known_routines
-from routines.operations.life import schedulers, state_word
+from routines.operations.life import schedulers
 from routines.operations.pending import due_slots, due_words, open_claims, slots_of
 from routines.store import files
 from routines.store.claims import ClaimStore
@@ -281,7 +281,7 @@ class _Rows:
         record = self.claims.read_path(path)
         if record is None:
             return None
-        return from_record(record, state=self.state, standing=state_word(self.claims, record))
+        return as_it_stands(record, state=self.state, claims=self.claims)
 
     def _is_left_out(self, path: str) -> bool:
         """Return whether the last line alone says that a record is not asked for.
@@ -374,5 +374,4 @@ def as_entry(context: Context, found: Record | Missed) -> Entry:
     """Return the row of a record."""
     if isinstance(found, Missed):
         return from_missed(found)
-    state = context.state
-    return from_record(found, state=state, standing=state_word(ClaimStore(state), found))
+    return as_it_stands(found, state=context.state, claims=ClaimStore(context.state))

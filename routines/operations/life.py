@@ -112,7 +112,13 @@ def state_word(claims: ClaimStore, record: Record) -> str:
     if lives is None:
         # A claim that was let go of before it started is nobody's, whatever made it.
         return "claimed" if record.owner is None and record.last in _TAKEN_UP_LATER else "unknown"
-    return "lost"
+    # A durable run goes on without its owner: what was last heard of it is that it runs.
+    return record.written_state.value if record.is_durable else "lost"
+
+
+def is_unwatched(claims: ClaimStore, record: Record) -> bool:
+    """Return whether an open claim's durable run goes on, and nobody asks how it stands."""
+    return record.is_durable and owner_lives(claims, record) is False
 
 
 def describe(owner: Owner | None, *, here: str) -> str:

@@ -15,8 +15,7 @@ from operator import itemgetter
 from routines.domain.names import instant_name, parse_instant_name, safe_name
 from routines.domain.outcome import Outcome, Reason
 from routines.operations.endings import ending, name_key
-from routines.operations.entries import Entry, from_missed, from_record
-from routines.operations.life import state_word
+from routines.operations.entries import Entry, as_it_stands, from_missed
 from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore, Missed
@@ -155,4 +154,4 @@ def _read_whole(state: State, claims: ClaimStore, path: str) -> Entry | None:
     record = claims.read_path(path)
     if record is None:
         return None
-    return from_record(record, state=state, standing=state_word(claims, record))
+    return as_it_stands(record, state=state, claims=claims)

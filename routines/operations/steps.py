@@ -116,7 +116,7 @@ def _event_text(word: str, event: dict[str, Any], record: Record) -> str:
     if word == Event.STARTED.value:
         return _started_text(event, record)
     if word == Event.RUN.value:
-        return f"run {event.get('run_id', '?')}"
+        return _run_text(event)
     if word == Event.ATTEMPT.value:
         return f"taken up again, attempt {event.get('n', '?')}"
     detail = str(event.get("detail") or "")
@@ -131,6 +131,17 @@ def _event_text(word: str, event: dict[str, Any], record: Record) -> str:
         newer = event.get("newer")
         return f"makes way for {newer}" if newer else f"asked by {event.get('by') or 'somebody'}"
     return detail
+
+
+def _run_text(event: dict[str, Any]) -> str:
+    """Return which run a turn is, or who goes on with it."""
+    run_id = event.get("run_id")
+    if not event.get("resumed"):
+        return f"run {run_id}"
+    owner = event.get("owner")
+    who = f"by pid {owner.get('pid', '?')}" if isinstance(owner, dict) else "by another process"
+    what = f"run {run_id} taken up again" if run_id else "taken up before its start was answered"
+    return f"{what}, {who}"
 
 
 def _retry_text(event: dict[str, Any], detail: str, record: Record) -> str:

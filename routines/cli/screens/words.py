@@ -129,8 +129,9 @@ def _open_note(entry: Entry, times: Times) -> str:
     match entry.state:
         case "running":
             began = entry.started_at or entry.claimed_at or entry.instant
-            text = f"since {times.cell(began)}, pid {pid}"
-            return "; ".join(part for part in (_origin(entry), text) if part)
+            who = f"pid {pid}" if entry.run_id is None else f"run {line(entry.run_id)}"
+            text = f"since {times.cell(began)}, {who}"
+            return "; ".join(part for part in (_origin(entry), text, line(entry.detail)) if part)
         case "lost":
             return f"its owner is gone ({owner}, pid {pid}); a scheduler settles it"
         case "unknown":
