@@ -15,6 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.standin.server import StandIn
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 STAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 
@@ -293,6 +295,56 @@ def test_self_waking_agent_is_called_again_until_it_is_done(run):
         "wake-up completed Not through yet; I look again soon.",
         "wake-up completed The deploy is through.",
     ]
+
+
+@pytest.fixture
+def model(tmp_path, environment):
+    """A stand-in for the servers of both vendors, that the programs are pointed at."""
+    with StandIn(str(tmp_path / "requests.jsonl")) as server:
+        environment |= {
+            "ANTHROPIC_API_KEY": "none",
+            "ANTHROPIC_BASE_URL": server.url,
+            "OPENAI_API_KEY": "none",
+            "OPENAI_BASE_URL": f"{server.url}/v1",
+            # Its traces would go to a server of its own.
+            "OPENAI_AGENTS_DISABLE_TRACING": "1",
+        }
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("agent", "package", "arguments"),
+    [
+        ("anthropic", "anthropic", {"prompt": "Look at it again.", "in": "10m"}),
+        ("openai", "agents", {"prompt": "Look at it again.", "in_": "10m"}),
+        ("pydantic", "pydantic_ai", {"prompt": "Look at it again.", "in_": "10m"}),
+    ],
+)
+def test_tool_calling_agents_set_an_alarm_in_their_own_conversation(
+    run, model, environment, tmp_path, agent, package, arguments
+):
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    folder = tmp_path / "tool_calling"
+    shutil.copytree(EXAMPLES / "tool_calling", folder, ignore=shutil.ignore_patterns(".routines"))
+    python = tmp_path / "bin" / "python3"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+
+    said = run("routines", "run", agent, "--append", call("wake", arguments), cwd=folder)
+    refused = run("routines", "run", agent, "--append", call("wake", {"prompt": "x"}), cwd=folder)
+    pending = json.loads(run("routines", "wakeups", "--json", cwd=folder))
+
+    assert "The tool said: Set, but no scheduler is alive" in said
+    assert "The tool said: Refused: no time is given" in refused
+    assert [(one["session"], one["prompt"]) for one in pending] == [
+        (f"routine:{agent}", "Look at it again.")
+    ]
+    # The second turn carried the first.
+    assert len([text for text in model.requests()[-1]["texts"] if "deploy of 4711" in text]) == 2
+
+
+def call(tool, arguments):
+    return f"standin: call {tool} {json.dumps(arguments)}"
 
 
 def test_every_example_is_named_on_its_page():
