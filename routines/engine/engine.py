@@ -742,11 +742,13 @@ class Engine:
     def tools(self, session: str) -> WakeTools:
         """Return `wake`, `unwake` and `wakeups` bound to *session*, for its agent."""
         self._check_usable()
+        turn = self._turn_of(session)
         return WakeTools(
             self._state,
             session=session,
-            by=self._owner.user,
-            turn=self._turn_of(session),
+            by=turn or self._owner.user,
+            turn=turn,
+            in_turn=turn is not None,
             clock=self._clock,
             zone=self._definitions.zone,
             bounds=self._limits.wakeups,

@@ -60,7 +60,11 @@ class ToolDesk:
     def call(self, name: str, arguments: object) -> ToolAnswer:
         """Do what was asked for and answer it; nothing is raised."""
         try:
-            found = self._tools(self._make_context())
+            context = self._make_context()
+            if name == "wakeups" and not arguments and context.state_or_none is None:
+                # To look is no reason to make a state folder.
+                return ToolAnswer("Nothing is pending.", {"count": 0, "wakeups": []})
+            found = self._tools(context)
         except RoutinesError as error:
             return refused(error)
         return found.call(name, arguments)

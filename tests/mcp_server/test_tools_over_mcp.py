@@ -161,6 +161,7 @@ def test_being_asked_what_there_is_writes_nothing(ws, server):
     one = server()
     one.ask("tools/list")
 
+    assert one.text("wakeups") == "Nothing is pending."
     assert not (ws.root / ".routines").exists()
 
 

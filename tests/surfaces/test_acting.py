@@ -9,6 +9,7 @@ import time
 import pytest
 
 from routines.domain.occurrence import Kind
+from routines.domain.wake_texts import tools
 from routines.store.sessions import SessionStore
 from tests.surfaces.world import World, berlin
 
@@ -78,6 +79,15 @@ def test_wake_answers_when_and_how_to_cancel(echo):
     assert answer.code == 0
     assert "is due Sun 29 Nov 16:28 +01:00 Europe/Berlin (15:28Z)" in answer.out
     assert "no scheduler is alive on ~/agents" in answer.out
+
+
+def test_the_help_of_wake_says_what_the_tool_says(echo):
+    said = " ".join(echo.ask("wake", "--help", width=80).out.split())
+
+    tool = tools(zone_key="that of the workspace")[0]
+    assert "Use this and not a sleep, a cron job or another scheduling tool: only this one" in said
+    for meaning in tool.params.values():
+        assert meaning in said
 
 
 def test_a_refused_wake_keeps_its_lines(echo):

@@ -4,15 +4,26 @@ import click
 
 from routines.cli.call import Call, read_prompt
 from routines.cli.call import command as make
+from routines.domain.wake_texts import tools
+
+# A model reads the same here as in the tool's schema.
+_TOOL = tools(zone_key="that of the workspace")[0]
+_HELP = f"""\
+{_TOOL.description.replace("one of in, at, every, cron", "one of --in, --at, --every, --cron")}
+
+PROMPT is {_TOOL.params["prompt"]} A lone - reads it from stdin.
+
+Outside of a turn the wake-up gets a conversation of its own, unless --session names one.
+"""
 
 
-@make("wake", short_help="Be called again later.")
+@make("wake", short_help="Be called again later.", help=_HELP)
 @click.argument("prompt", nargs=-1, required=True)
-@click.option("--in", "in_", metavar="SPAN", help="From now, like 30m; at least 1m.")
-@click.option("--at", metavar="INSTANT", help="2026-11-30T09:00, or 09:00: its next coming.")
-@click.option("--every", metavar="SPAN", help="Again and again, at least 10m apart.")
-@click.option("--cron", metavar="CRON", help="Five fields, at least 10 min apart.")
-@click.option("--tz", metavar="ZONE", help="For --at and --cron; the workspace's by default.")
+@click.option("--in", "in_", metavar="SPAN", help=_TOOL.params["in"])
+@click.option("--at", metavar="INSTANT", help=_TOOL.params["at"])
+@click.option("--every", metavar="SPAN", help=_TOOL.params["every"])
+@click.option("--cron", metavar="CRON", help=_TOOL.params["cron"])
+@click.option("--tz", metavar="ZONE", help=_TOOL.params["tz"])
 @click.option("--session", help="The session to wake; that of this turn by default.")
 def command(
     call: Call,
@@ -25,12 +36,7 @@ def command(
     tz: str | None,
     session: str | None,
 ) -> None:
-    """Be called again later, in this same conversation. Exactly one of --in, --at, --every, --cron.
-
-    PROMPT is what you will be told, or - to read it from stdin. Say what to look at, what to do
-    then, and when to stop. Outside of a turn the wake-up gets a conversation of its own, unless
-    --session names one.
-    """
+    """Set a wake-up and print its answer."""
     from routines.cli.escape import block
     from routines.operations import stepping_in
 
