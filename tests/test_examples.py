@@ -15,6 +15,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.standin.server import StandIn
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 STAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 
@@ -298,8 +300,7 @@ def test_self_waking_agent_is_called_again_until_it_is_done(run):
 @pytest.fixture
 def model(tmp_path, environment):
     """A stand-in for the servers of both vendors, that the programs are pointed at."""
-    standin = pytest.importorskip("tests.standin.server", reason="the stand-in is not here")
-    with standin.StandIn(str(tmp_path / "requests.jsonl")) as server:
+    with StandIn(str(tmp_path / "requests.jsonl")) as server:
         environment |= {
             "ANTHROPIC_API_KEY": "none",
             "ANTHROPIC_BASE_URL": server.url,
