@@ -5,6 +5,7 @@ block whose first comment is a path is written there, and each line of a console
 with `$ ` is run. What differs from run to run (times, spans, ids, hosts) is compared by its kind.
 """
 
+import json
 import os
 import re
 import signal
@@ -212,40 +213,35 @@ def test_the_test_command_is_where_it_is_looked_for():
     assert tests.startswith(" ")
 
 
-# As measured on 2.1.197: an id is taken once by --session-id, and then resumed; an unknown id and
-# an id that is in use are refused; the answer is one JSON object.
-_CLAUDE = """#!/bin/sh
-printf '%s' "$CLAUDE_CODE_DISABLE_CRON $*" >> "$HOME/words"; echo >> "$HOME/words"
-[ "$1 $2 $3" = "-p --output-format json" ] || exit 1
-known="$HOME/known-$5"
-case "$4" in
-    --session-id) [ ! -e "$known" ] || { echo "Session ID $5 is already in use." >&2; exit 1; } ;;
-    --resume) [ -e "$known" ] || { echo "No conversation found" >&2; exit 1; } ;;
-    *) exit 1 ;;
-esac
-echo "$(cat)" >> "$known"
-n=$(wc -l < "$known" | tr -d ' ')
-printf '{"type":"result","subtype":"success","is_error":false,"result":"turn %s","session_id":"%s","permission_denials":[],"total_cost_usd":0.01}' "$n" "$5"
-"""
-
-
 def claude_entry():
     return next(text for _, kind, text in blocks(README) if kind == "yaml" and "claude" in text)
 
 
-def test_the_entry_for_claude_code_begins_one_conversation_and_goes_on_with_it(reader):
+def test_the_settings_for_claude_code_begin_one_conversation_and_go_on_with_it(reader):
     program = reader.home / "bin" / "claude"
-    program.write_text(_CLAUDE)
+    asked = reader.home / "standin" / "asked"
+    asked.parent.mkdir()
+    program.write_text(
+        "#!/bin/sh\n"
+        f"export STANDIN_HOME='{asked.parent}' PYTHONPATH='{REPOSITORY}'\n"
+        f"exec '{sys.executable}' -sm tests.standin.programs claude \"$@\"\n"
+    )
     program.chmod(0o755)
     (reader.folder / "routines.yaml").write_text(claude_entry())
     (reader.folder / "routines").mkdir()
     (reader.folder / "routines" / "news.yaml").write_text("prompt: What is new?\n")
 
     assert parse_settings(claude_entry().encode(), root="/ws")[1] == ()
-    assert reader.run("routines run news") == "turn 1"
-    assert reader.run("routines run news") == "turn 2"
+    assert reader.run("routines run news") == "What is new?"
+    assert reader.run("routines run news") == "What is new? | What is new?"
     assert reader.run("routines session reset news") == "routine:news begins anew: epoch 2"
-    assert reader.run("routines run news") == "turn 1"
-    words = (reader.home / "words").read_text().splitlines()
-    assert [line.split()[4] for line in words] == ["--session-id", "--resume", "--session-id"]
-    assert all(line.startswith("1 ") for line in words)
+    assert reader.run("routines run news") == "What is new?"
+    turns = [
+        words for line in asked.read_text().splitlines() if "-p" in (words := json.loads(line))
+    ]
+    ways = {"--session-id", "--resume"}
+    assert [(ways & set(words)).pop() for words in turns] == [
+        "--session-id",
+        "--resume",
+        "--session-id",
+    ]

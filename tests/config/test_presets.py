@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from routines.config.agent_entry import Agents
 from routines.config.agent_keys import AGENT_KEYS
 from routines.config.presets import preset_path, preset_spec, preset_values
 from routines.domain.agent import PRESETS, AgentKind, AgentSpec, Signs
+from routines.domain.versions import find_version
 from tests.agents.stubs import make_turn
 
 EACH = pytest.mark.parametrize("name", PRESETS)
@@ -156,3 +159,53 @@ def test_a_preset_may_name_its_keys_in_the_schema_too():
     known = Agents().schema()["additionalProperties"]["properties"]
     assert set(known) == {key.name for key in AGENT_KEYS}
     assert known["preset"]["enum"] == list(PRESETS)
+
+
+# The page -------------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[2] / "docs/agents.md").read_text()
+SHOWN = {
+    "{native_session}": "ID",
+    "{session_uuid}": "UUID",
+    "{session_file}": "FILE",
+    "{options}": "OPTIONS",
+}
+
+
+def lines_that_we_run(spec):
+    named = {"first": spec.first, "later": spec.command, "by hand": spec.interactive}
+    if spec.first is None:
+        named = {"all": spec.command, "by hand": spec.interactive}
+    return [
+        f"    {name:<10} {' '.join(SHOWN.get(word, word) for word in words)}"
+        for name, words in named.items()
+    ]
+
+
+@EACH
+def test_the_page_shows_the_exact_lines_that_a_preset_runs(name):
+    section = PAGE.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
+    shown = [line for line in section.splitlines() if line.startswith("    ")]
+
+    assert shown == lines_that_we_run(preset_spec(name))
+
+
+@EACH
+def test_the_file_and_the_page_name_the_version_that_was_run(name):
+    with open(preset_path(name)) as file:
+        version = find_version(file.readline())
+    section = PAGE.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
+
+    assert version is not None
+    assert find_version(section) == version
+
+
+@pytest.mark.parametrize("name", ["openclaw", "goose", "aider"])
+def test_the_examples_that_nobody_ran_are_read_and_say_so(parse_workspace, name):
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    (block,) = [block for block in blocks if f"\n  {name}:\n" in block]
+    settings, problems = parse_workspace(block)
+
+    assert problems == ()
+    assert settings.agents[name].program == name
+    assert "# not run by us" in block
