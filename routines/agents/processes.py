@@ -14,6 +14,7 @@ import contextlib
 import functools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -665,14 +666,24 @@ def run_probe(folder: str) -> int:
     return done.returncode
 
 
-def run_in_foreground(words: Sequence[str], *, cwd: str) -> int:
+def run_in_foreground(
+    words: Sequence[str], *, cwd: str, env: Mapping[str, str] | None = None
+) -> int:
     """Run a program on this terminal and return its exit code, as a shell tells it.
+
+    Args:
+        words: Its command, no shell; looked for on the PATH of *env*.
+        cwd: Where it runs.
+        env: Its whole environment; None for our own.
 
     Raises:
         UsageError: There is no such program.
     """
+    program = words[0]
+    if env is not None and "/" not in program:
+        program = shutil.which(program, path=env.get("PATH", os.defpath)) or program
     try:
-        process = subprocess.Popen(list(words), cwd=cwd)
+        process = subprocess.Popen(list(words), executable=program, cwd=cwd, env=env)
     except OSError as error:
         raise UsageError(
             f"can't run {words[0]}: {os.strerror(error.errno or 0)}",

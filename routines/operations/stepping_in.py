@@ -24,12 +24,14 @@ from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.control import CancelStore, SchedulerStore
 from routines.store.retention import Keep, Pruned, RetentionStore
-from routines.store.sessions import Lease, Ledger, SessionStore
+from routines.store.sessions import Lease, Ledger, SessionStore, native_path
 from routines.store.state import State, check_place, open_for_reading
 from routines.store.state import adopt as adopt_folder
 from routines.store.wakeups import WakeupStore
 
 if TYPE_CHECKING:
+    from routines.domain.agent import AgentSpec
+    from routines.domain.routine import Routine
     from routines.engine.tools import ToolAnswer, WakeTools
 
 
@@ -298,6 +300,7 @@ def session_open(context: Context, session: str) -> int:
     """
     from routines.agents.command import fill_words
     from routines.agents.processes import run_in_foreground
+    from routines.domain.ledger import chooses_id
 
     session = session_of(context, session)
     state = context.writable_state
@@ -310,16 +313,52 @@ def session_open(context: Context, session: str) -> int:
             f"the agent {ledger.agent} has no interactive program",
             hint=f"say under `agents: {ledger.agent}:` how it is opened: interactive: [..]",
         )
+    native = ledger.native_session or (ledger.uuid(state.workspace) if chooses_id(spec) else None)
+    if native is None and any("{native_session}" in word for word in spec.interactive):
+        raise UsageError(
+            f"{ledger.agent} has not said yet by which id it knows {session}",
+            hint="it says it in its first turn: routines run NAME",
+        )
     words = fill_words(
         spec.interactive,
         session=session,
         session_uuid=ledger.uuid(state.workspace),
-        native_session=ledger.native_session or ledger.uuid(state.workspace),
+        session_file=native_path(state, session, ledger.epoch),
+        native_session=native or "",
     )
-    routine = context.workspace.routines.get(session.removeprefix("routine:").partition("@")[0])
+    routine = _routine_of(context, session)
     cwd = context.root.path if routine is None or routine.cwd is None else routine.cwd
+    env = _environment_of(context, routine, spec, session)
     what = f"session open: {shlex.join(words)}"
-    return _held(context, session, what, lambda: run_in_foreground(words, cwd=cwd))
+    return _held(context, session, what, lambda: run_in_foreground(words, cwd=cwd, env=env))
+
+
+def _routine_of(context: Context, session: str) -> "Routine | None":
+    """Return the routine whose settings hold for a session: the first that names it."""
+    routines = context.workspace.routines
+    own = routines.get(session.removeprefix("routine:").partition("@")[0])
+    return own or next((one for one in routines.values() if one.session == session), None)
+
+
+def _environment_of(
+    context: Context, routine: "Routine | None", spec: "AgentSpec", session: str
+) -> dict[str, str]:
+    """Return the environment of a turn, as far as it says where a program keeps its things.
+
+    An alarm that is set in there fires in this conversation.
+    """
+    from routines.agents.environment import read_env_file, without_surroundings
+
+    env = without_surroundings(context.environ)
+    env_file = context.workspace.settings.env_file if routine is None else routine.env_file
+    if env_file is not None:
+        env |= read_env_file(env_file)
+    env |= dict(() if routine is None else routine.env) | dict(spec.env)
+    return env | {
+        "ROUTINES_ROOT": context.root.path,
+        "ROUTINES_STATE": context.root.state,
+        "ROUTINES_SESSION": session,
+    }
 
 
 def _held(context: Context, session: str, what: str, work: Callable[[], int]) -> int:

@@ -1,0 +1,115 @@
+"""`session open`: the agent's own program on a conversation, while slots wait and say so."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from routines.store.sessions import SessionStore
+from tests.surfaces.world import berlin
+
+INTERACTIVE = """
+echo "$@" > "$OUT/words"
+env > "$OUT/env"
+pwd > "$OUT/cwd"
+cat > /dev/null
+exit 7
+"""
+
+
+@pytest.fixture
+def claude(ws):
+    """A workspace whose claude has had a turn, in a routine that is due."""
+    ws.program("claude", INTERACTIVE)
+    ws.settings("tz: Europe/Berlin\nagent: claude-code\n")
+    ws.scheduler()
+    ws.cron("daily", "0,30 16 * * *", f"cwd: {ws.home}\nenv: {{OUT: '{ws.home}', MINE: '1'}}\n")
+    ws.done("daily", berlin("2026-11-28 16:30"))
+    sessions = SessionStore(ws.state)
+    lease = sessions.take("routine:daily", clock=ws.clock)
+    lease.write(lease.ledger.with_(agent="claude-code", native_session="n-1", turns=1))
+    lease.let_go()
+    return ws
+
+
+def wait_for(path):
+    limit = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < limit, f"{path.name} never came to be"
+        time.sleep(0.02)
+    return path
+
+
+def opened(ws):
+    return subprocess.Popen(
+        [sys.executable, "-m", "routines", "session", "open", "daily"],
+        cwd=ws.root,
+        env=os.environ
+        | ws.environ
+        | {
+            "PYTHONPATH": os.getcwd(),
+            "LOGNAME": "ana",
+            "CLAUDECODE": "1",
+            "PATH": f"{ws.home}/bin:/usr/bin:/bin",
+        },
+        stdin=subprocess.PIPE,
+    )
+
+
+def test_the_program_is_opened_where_its_turns_run_and_slots_wait_and_say_so(claude):
+    person = opened(claude)
+    try:
+        wait_for(claude.home / "cwd")
+        assert (claude.home / "words").read_text() == "--resume n-1\n"
+        assert (claude.home / "cwd").read_text() == f"{claude.home}\n"
+        env = dict(line.split("=", 1) for line in (claude.home / "env").read_text().splitlines())
+        # As in a turn: the routine's own, the preset's, and nothing of an agent around us.
+        assert (env["MINE"], env["CLAUDE_CODE_DISABLE_CRON"]) == ("1", "1")
+        assert "CLAUDECODE" not in env
+        # An alarm that is set in there fires in this conversation.
+        assert env["ROUTINES_SESSION"] == "routine:daily"
+        assert "ROUTINES_TURN" not in env
+
+        assert "waiting" in claude.ask("list").out
+        busy = "its session is busy: ana@"
+        listed = claude.ask("list", width=200).out
+        assert busy in listed
+        assert "(session open: claude --resume n-1)" in listed
+        assert busy in claude.ask("explain", "daily").out
+        refused = claude.ask("run", "daily")
+        assert (refused.code, "(session open: claude" in refused.err) == (75, True)
+    finally:
+        person.communicate()
+    assert person.returncode == 7
+    assert SessionStore(claude.state).is_busy("routine:daily") is None
+    assert "session open" not in claude.ask("list", width=200).out
+
+
+def test_next_says_what_a_coming_slot_waits_for(claude):
+    person = opened(claude)
+    try:
+        wait_for(claude.home / "cwd")
+        answer = claude.ask("next", "daily", "--decide", width=200).out
+    finally:
+        person.communicate()
+    coming = answer.splitlines()[1]
+    assert coming.startswith("  today 16:30"), answer
+    assert "waits if its session is busy: ana@" in coming
+    assert coming.endswith("(session open: claude --resume n-1) still")
+
+
+def test_a_conversation_whose_id_is_not_known_yet_is_not_opened(ws):
+    ws.program("codex", "touch opened")
+    ws.settings("agent: codex\n")
+    ws.routine("daily", "every: 1d\n")
+    lease = SessionStore(ws.state).take("routine:daily", clock=ws.clock)
+    lease.write(lease.ledger.with_(agent="codex"))
+    lease.let_go()
+
+    answer = ws.ask("session", "open", "daily")
+
+    assert answer.code in (1, 2)
+    assert "has not said yet by which id" in answer.err
+    assert not (ws.root / "opened").exists()
