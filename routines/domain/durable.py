@@ -72,15 +72,19 @@ def cancel_key(run_id: str) -> str:
     return f"cancel:{run_id}"
 
 
-def next_look(faults: int) -> timedelta:
+def next_look(faults: int, *, told: int | None = None) -> timedelta:
     """Return how long until the next look.
 
     Args:
         faults: How many looks in a row have failed until now.
+        told: How often it was looked at since it was told to end; None if it was not told. What
+            was told mostly ends within seconds, and a person or a newer slot waits for it.
     """
-    if faults == 0:
+    if faults:
+        return _AFTER_FAULTS[min(faults, len(_AFTER_FAULTS)) - 1]
+    if told is None:
         return LOOK_EVERY
-    return _AFTER_FAULTS[min(faults, len(_AFTER_FAULTS)) - 1]
+    return min(timedelta(seconds=2 ** min(told, 8)), LOOK_EVERY)
 
 
 def next_ask(asked: int) -> timedelta | None:

@@ -158,6 +158,7 @@ class Follower:
         look = _Question(self._clock.awake() + first.total_seconds())
         stop: _Question | None = None
         told = False
+        looks = 0
         while True:
             ending = self._ending()
             if ending is not None and stop is None:
@@ -172,6 +173,9 @@ class Follower:
             if await in_thread(self._is_over):
                 return None
             end, reply = await self._look(run_id, look, ending)
+            if told and look.faults == 0:
+                look.at = self._clock.awake() + next_look(0, told=looks).total_seconds()
+                looks += 1
             if end is not None:
                 return TurnResult(
                     outcome=end.outcome, reason=end.reason, detail=end.detail, reply=reply

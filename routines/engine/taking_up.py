@@ -113,8 +113,7 @@ class TakingUp:
         if self._is_stopping() or not self.unstarted.may_start(record.ref, self._clock.awake()):
             claim.let_go()
             return
-        kept = WorkStore(self._state).read(record)
-        work = self._work_again(record, self._clock.now()) if kept is None else decode_work(kept)
+        work = self._kept_work(record) or self._work_again(record, self._clock.now())
         if isinstance(work, Verdict) or (work.agent is None and not self._follows_host):
             # Nobody here can ask its agent, and nobody but that agent knows.
             claim.let_go()
@@ -126,6 +125,16 @@ class TakingUp:
             self.unstarted.look_soon()
         else:
             done.ready.append(ready)
+
+    def _kept_work(self, record: Record) -> Work | None:
+        """Return what the turn of a durable run was given, None if that can't be read any more."""
+        try:
+            kept = WorkStore(self._state).read(record)
+            return None if kept is None else decode_work(kept)
+        except (ValueError, KeyError, TypeError, AttributeError, RoutinesError) as error:
+            # Torn by hand, or of another version: today's file is the next best.
+            log.warning("work-not-read", extra={"ref": record.ref, "error": str(error)})
+            return None
 
     def _take_up(self, claim: Claim, now: datetime, done: Pass) -> None:
         """Decide anew about a claim that was never started."""

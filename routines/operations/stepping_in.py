@@ -19,7 +19,7 @@ from routines.errors import (
     UsageError,
 )
 from routines.operations.context import Context
-from routines.operations.life import schedulers
+from routines.operations.life import is_unwatched, schedulers
 from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.control import CancelStore, SchedulerStore
@@ -125,6 +125,10 @@ def cancel_one(context: Context, claims: ClaimStore, record: Record, reason: str
         record.ref, by=context.who, person=context.is_person, at=now, reason=reason
     )
     if record.is_under_way:
+        alone = is_unwatched(claims, record)
+        if alone and not schedulers(context.state, now=now).alive:
+            said = "asked to end; nobody watches its run, so that waits for a scheduler"
+            return CancelResult(record.ref, said)
         return CancelResult(record.ref, "asked to end; its end is recorded when it has ended")
     for entry in claims.open_entries():
         if entry.claim_path != record.path:

@@ -35,6 +35,12 @@ def test_run_is_looked_at_every_15_s_and_more_calmly_while_nobody_answers(faults
     assert next_look(faults) == timedelta(seconds=seconds)
 
 
+def test_run_that_was_told_to_end_is_looked_at_more_often_at_first():
+    assert [next_look(0, told=looks).seconds for looks in range(7)] == [1, 2, 4, 8, 15, 15, 15]
+    assert next_look(0, told=10**9) == timedelta(seconds=15)
+    assert next_look(2, told=0) == timedelta(seconds=30)
+
+
 def test_start_that_waits_for_a_person_is_asked_again_8_times_after_growing_pauses():
     pauses = [next_ask(asked) for asked in range(10)]
 

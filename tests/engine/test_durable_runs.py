@@ -14,13 +14,15 @@ from routines.agents.base import (
     TurnFailed,
     Waiting,
 )
+from routines.domain.record import Event
 from routines.domain.retry import Retry
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy
 from routines.engine.off_loop import quiet
 from routines.errors import SessionBusyError
 from routines.store import files
-from tests.engine.service import DurableRuns, Service
+from tests.engine.service import DurableRuns, Run, Service
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, every, once, routine
+from tests.engine.test_recovering import ELSEWHERE, age, leave_claim
 
 REF = "digest@2026-06-01T08:05:00Z"
 NO_GRACE = timedelta(0)
@@ -32,6 +34,18 @@ def service(stage):
     # Each engine has an agent object of its own, as each process has.
     stage.options = lambda: {"agent": DurableRuns(made)}
     return made
+
+
+def left_by_another_host(stage, *events):
+    """Leave an open claim of a durable turn as another host does."""
+    path = leave_claim(stage, of=ELSEWHERE)
+    (entry,) = stage.claims.open_entries()
+    claim = stage.claims.hold(entry)
+    for event in events:
+        more = {"durable": True} if event is Event.STARTED else {"run_id": "r-1"}
+        claim.append(event, at=stage.clock.now(), owner=ELSEWHERE.to_json(), **more)
+    claim.let_go()
+    return path
 
 
 def hourly(**changes):
@@ -459,10 +473,9 @@ async def test_pause_holds_back_what_is_to_start_and_not_what_runs(stage, servic
     engine = await begun(stage, hourly())
     await stage.crash(engine)
     service.end()
-    async with running(stage, hourly(), routines=[]) as next_engine:
-        pass
-    async with running(stage, hourly()) as next_engine:
-        await next_engine.pause(None)
+    async with stage.engine(**stage.options()).opened() as other:
+        await other.pause()
+    async with running(stage, hourly()):
         await seconds(stage, 2)
 
     assert stage.history() == ["08:05 completed"]
@@ -478,7 +491,7 @@ async def test_one_pass_takes_up_what_a_crash_left_and_waits_for_it(stage, servi
     assert [record.outcome for record in records] == ["completed"]
 
 
-async def test_wake_up_and_run_by_hand_are_followed_too(stage, service):
+async def test_run_by_hand_is_followed_when_whoever_typed_it_is_gone(stage, service):
     engine = await begun(stage, routine(schedule=None), until="08:01")
     asking = asyncio.create_task(engine.run("digest"))
     await quiet()
@@ -488,6 +501,65 @@ async def test_wake_up_and_run_by_hand_are_followed_too(stage, service):
     async with running(stage, routine(schedule=None)):
         await seconds(stage, 2)
     assert stage.history() == ["manual 08:01 completed"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"agent": 7}', b"\xff", None])
+async def test_kept_work_that_cannot_be_read_is_worked_out_anew_from_the_file(
+    stage, service, content
+):
+    service.starts.append("hang")
+    engine = await begun(stage, hourly())
+    await stage.crash(engine)
+    path = stage.state.at("output", stage.record(REF).occurrence.place, "durable.json")
+    if content is None:
+        files.remove(path)
+    else:
+        files.replace(path, content)
+    async with running(stage, hourly()):
+        await seconds(stage, 2)
+        service.end()
+        await seconds(stage, 15)
+
+    assert stage.history() == ["08:05 completed"]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "history"), [(9, "08:05 running"), (11, "08:05 completed")], ids=["fresh", "silent"]
+)
+async def test_run_of_another_host_is_asked_about_once_that_is_silent_for_10_minutes(
+    stage, service, minutes, history
+):
+    path = left_by_another_host(stage, Event.STARTED, Event.RUN)
+    service.runs["k"] = Run("r-1", "k", "", "completed", "done")
+    age(path, minutes)
+    async with running(stage, hourly()):
+        await seconds(stage, 2)
+
+    assert stage.history() == [history]
+    assert service.about("start") == []
+
+
+async def test_start_of_another_host_is_never_repeated_here(stage, service):
+    age(left_by_another_host(stage, Event.STARTED), 11)
+    async with running(stage, hourly()):
+        await seconds(stage, 2)
+
+    assert stage.history() == ["08:05 interrupted presumed"]
+    assert service.asked == []
+
+
+async def test_wake_up_is_followed_like_a_slot(stage, service):
+    engine = await begun(stage, routine(schedule=None), until="08:01")
+    engine.tools("routine:digest").ask(prompt="look", in_="2m")
+    await stage.clock.advance(3 * MINUTE)
+    await stage.crash(engine)
+    service.end(reply="looked")
+    async with running(stage, routine(schedule=None)):
+        await seconds(stage, 2)
+
+    (record,) = stage.records()
+    assert (record.trigger, record.outcome) == ("wake-up", "completed")
+    assert len(service.runs) == 1
 
 
 # Its session and its group ------------------------------------------------------------------------
@@ -563,6 +635,7 @@ async def test_run_that_takes_its_time_to_end_is_awaited(stage, service):
         stage.cancel(REF)
         await seconds(stage, 100)
         assert stage.history() == ["08:05 running"]
+        assert service.times("inspect", at("08:05"))[:6] == [1, 2, 4, 8, 16, 31]
         # An ended run counts as cancelled, however it says that it has ended.
         service.end("failed", detail="killed")
         await seconds(stage, 15)
