@@ -25,6 +25,7 @@ _TELLS = (
 )
 _PLACEHOLDER = re.compile("{(" + "|".join(sorted(MCP_PLACEHOLDERS)) + ")}")
 _HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "extensions")
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -92,6 +93,7 @@ def _values(server: McpServer) -> dict[str, str]:
         "mcp_command_line": _json([server.command, *server.args]),
         "mcp_env": _json(server.env),
         "mcp_env_toml": f"{{{pairs}}}",
+        "mcp_folder": _FOLDER,
     }
 
 

@@ -104,9 +104,10 @@ class Signs:
 
 
 # What the words and the environment may hold that hand an MCP server over: its program and its
-# arguments as JSON texts, both in one list, its environment as a JSON object or a TOML table.
+# arguments as JSON texts, both in one list, its environment as a JSON object or a TOML table. And
+# the folder of the files that come with the presets, for programs that take a server by one.
 MCP_PLACEHOLDERS = frozenset(
-    ["mcp_command", "mcp_args", "mcp_command_line", "mcp_env", "mcp_env_toml"]
+    ["mcp_command", "mcp_args", "mcp_command_line", "mcp_env", "mcp_env_toml", "mcp_folder"]
 )
 
 

@@ -138,8 +138,8 @@ def test_an_interpreter_that_does_not_know_its_own_name_hands_nothing_over(monke
 
 
 def test_the_presets_that_take_one():
-    """Gemini CLI, pi and llm take no server for one turn by a flag or a variable."""
-    assert TAKING == ["claude-code", "codex", "qwen", "opencode"]
+    """Gemini CLI and llm take no server for one turn by a flag, a variable or a file."""
+    assert TAKING == ["claude-code", "codex", "qwen", "opencode", "pi"]
 
 
 @pytest.mark.parametrize("name", TAKING)
@@ -161,6 +161,8 @@ def configuration(name):
         return tomllib.loads("\n".join(lines))["mcp_servers"]["routines"]
     if name == "opencode":
         return json.loads(env["OPENCODE_CONFIG_CONTENT"])["mcp"]["routines"]
+    if name == "pi":
+        return json.loads(env["PI_ROUTINES_SERVER"])
     text = next(word for word in spec.args if "mcpServers" in word)
     return json.loads(text.removeprefix("--mcp-config="))["mcpServers"]["routines"]
 
@@ -183,3 +185,12 @@ def test_leave_to_use_them_is_handed_over_too():
     assert f"--allowedTools={names}" in spec.args
     assert configuration("codex")["default_tools_approval_mode"] == "approve"
     assert configuration("qwen")["trust"] is True
+
+
+def test_the_file_by_which_pi_takes_it_comes_with_the_preset():
+    spec, _ = hand_over(preset_spec("pi"), ENV)
+
+    path = spec.args[spec.args.index("--extension") + 1]
+
+    with open(path, encoding="utf-8") as file:
+        assert "PI_ROUTINES_SERVER" in file.read()
