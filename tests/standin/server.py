@@ -30,6 +30,8 @@ class StandIn(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
         self.log_path = log
         self.delay = delay
+        # Off, answers that a prompt has made slow come at once.
+        self.waits = True
         self.numbers = itertools.count(1)
         self.stopped = threading.Event()
         self._writing = threading.Lock()
@@ -96,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "wait_s": said.wait_s,
             }
         )
-        self.server.stopped.wait(self.server.delay + said.wait_s)
+        self.server.stopped.wait(self.server.delay + said.wait_s * self.server.waits)
         if not asked.stream:
             return self._answer(dialect.whole(asked, said, number))
         self.send_response(200)
