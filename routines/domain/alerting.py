@@ -118,7 +118,7 @@ class Trouble:
     """What is wrong with a routine.
 
     Attributes:
-        kind: `failing`, `silent`, `parked` or `broken`.
+        kind: `failing`, `silent`, `parked`, `broken` or `paused`.
         at: The slot, or since when.
         what: The outcome, or what is the matter, in a few words.
         why: Its reason, in words of whoever knew it.
@@ -320,18 +320,21 @@ def alert_text(
         next_slot: What comes next.
         say: Says an instant in the routine's zone.
     """
-    who = one_line(name) or "routines.yaml"
+    who = _whose(name, trouble.kind)
     body = [f"{trouble.what} {say(trouble.at)}" + (f": {trouble.why}" if trouble.why else "")]
     if trouble.count > 1 and trouble.since is not None:
         body.append(f"{trouble.count} in a row since {say(trouble.since)}")
-    if trouble.kind != "broken":
+    if trouble.kind not in ("broken", "paused"):
         last = "never, as far as is recorded" if last_completed is None else say(last_completed)
         body.append(f"Last completed: {last}")
-    if name:
+    if name and trouble.kind != "paused":
         body.append(f"Next: {'nothing' if next_slot is None else say(next_slot)}")
     body.append(f"Workspace: {root}")
-    command = "check" if trouble.kind == "broken" else f"explain {shlex.quote(name)}"
-    body.append(f"Why: routines {command}")
+    if trouble.kind == "paused":
+        body.append(f"Go on: routines resume {shlex.quote(name) if name else '--all'}")
+    else:
+        command = "check" if trouble.kind == "broken" else f"explain {shlex.quote(name)}"
+        body.append(f"Why: routines {command}")
     lines = [one_line(line, most=_LONGEST_TEXT) for line in body]
     return f"{who}: {_TITLES[trouble.kind]}", "\n".join(lines)
 
@@ -340,15 +343,21 @@ def recovery_text(
     name: str, told: Told, *, root: str, well_since: datetime, say: Callable[[datetime], str]
 ) -> tuple[str, str]:
     """Return title and body of a recovery."""
-    who = one_line(name) or "routines.yaml"
+    who = _whose(name, told.kind)
     was = "" if told.at is None else f"It was {told.kind}, as told {say(told.at)}"
-    how = "can be used again" if told.kind == "broken" else "completed"
+    how = _RECOVERED.get(told.kind, "completed")
     body = [f"{how} {say(well_since)}", was, f"Workspace: {root}"]
     lines = [one_line(line, most=_LONGEST_TEXT) for line in body if line]
     return f"{who}: well again", "\n".join(lines)
 
 
+def _whose(name: str, kind: str) -> str:
+    return one_line(name) or ("everything" if kind == "paused" else "routines.yaml")
+
+
+_RECOVERED = {"broken": "can be used again", "paused": "goes on again, as seen"}
 _TITLES = {
+    "paused": "was paused by a turn",
     "failing": "needs you",
     "silent": "has not completed",
     "parked": "is parked",

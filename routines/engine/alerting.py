@@ -119,6 +119,10 @@ class Alerter:
         """Whether anything was settled since the last look."""
         return bool(self._asked)
 
+    def look_at(self, name: str | None) -> None:
+        """Look at a routine, or at the workspace if None, at the next look."""
+        self._asked.add(name or "")
+
     def settled(self, record: Record) -> None:
         """Look at the routine of *record* at the next look, and not within the minute."""
         if record.routine is not None:
@@ -162,7 +166,7 @@ class Alerter:
     def _one(self, name: str, now: datetime, watched_since: datetime | None) -> list[Telling]:
         known = self._alerts.peek(name)
         routine = self._definitions.routines.get(name)
-        found = {"file": self._file(name, routine, now)}
+        found = {"file": self._file(name, routine, now), "held": self._held(name, now)}
         if routine is not None and self._is_watched(routine, now):
             told = known.get("turns", Told())
             found["turns"] = self._turns(routine, told, now, watched_since)
@@ -255,6 +259,16 @@ class Alerter:
         if routine is not None:
             what = "can't be used, and runs in its last good version, as seen"
         return _Health(trouble=Trouble(kind="broken", at=now, what=what, why=why))
+
+    def _held(self, name: str, now: datetime) -> _Health:
+        """Return whether a turn has paused it: a person who does that knows it."""
+        switch = self._switches.read(name or None)
+        if switch is None or (switch.until is not None and switch.until <= now):
+            return _Health(well_since=now)
+        if not self._state.is_turn(switch.by):
+            return _Health()
+        why = f"by the turn {switch.by}" + (f": {switch.reason}" if switch.reason else "")
+        return _Health(trouble=Trouble(kind="paused", at=switch.since, what="paused", why=why))
 
     def _is_watched(self, routine: Routine, now: datetime) -> bool:
         return routine.enabled and self._switches.held(routine.name, now=now) is None

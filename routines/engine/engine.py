@@ -322,7 +322,6 @@ class Engine:
             is_stopping=lambda: self._stopping,
         )
         self._agenda = self._looker.agenda
-        self._pausing = Pausing(self._state, by=self._owner.user)
         self._by_hand = ByHand(
             self._state,
             definitions=self._definitions,
@@ -729,15 +728,18 @@ class Engine:
         """
         if name is not None and self._definitions.current(name) is None:
             raise UnknownRoutine(name, list(self._definitions.routines))
-        now = self._clock.now()
-        await self._off(lambda: self._pausing.pause(name, now=now, until=until, reason=reason))
+        now, pausing = self._clock.now(), self._pausing_by()
+        await self._off(lambda: pausing.pause(name, now=now, until=until, reason=reason))
 
     async def resume(self, name: str | None = None) -> bool:
         """Resume what `pause` paused; False if it was not. What passed is one counted record."""
-        now = self._clock.now()
-        resumed = await self._off(lambda: self._pausing.resume(name, now=now))
+        now, pausing = self._clock.now(), self._pausing_by()
+        resumed = await self._off(lambda: pausing.resume(name, now=now))
         self._wake.set()
         return resumed is not None
+
+    def _pausing_by(self) -> Pausing:
+        return Pausing(self._state, by=self._who()[0])
 
     def tools(self, session: str) -> WakeTools:
         """Return `wake`, `unwake` and `wakeups` bound to *session*, for its agent."""

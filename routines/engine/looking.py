@@ -266,6 +266,9 @@ class Looker:
             for switch in self._pausing.expire(now):
                 log.info("resumed", extra={"routine": switch.routine or "all", "by": "until"})
             held = {switch.routine for switch in SwitchStore(self._state).all()}
+            for name in held ^ self._held:
+                # A turn that has paused something is told of now, and not within the minute.
+                self._alerter.look_at(name)
         except StoreError as error:
             log.warning("switches-not-read", extra={"error": error.message})
             return

@@ -66,10 +66,10 @@ class AlarmList:
 
 def alarm_json(wakeup: "Wakeup") -> dict[str, Any]:
     """Return one wake-up as `wakeups --json` shows it."""
-    deferred = wakeup.deferred_since
+    deferred, is_paused = wakeup.deferred_since, wakeup.paused_at is not None
     return {
-        "state": "pending" if deferred is None else "deferred",
-        "look_at": format_instant(wakeup.look_at),
+        "state": "paused" if is_paused else "pending" if deferred is None else "deferred",
+        "look_at": None if is_paused else format_instant(wakeup.look_at),
         **wakeup.to_json(),
     }
 

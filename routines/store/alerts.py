@@ -10,8 +10,8 @@ from routines.errors import StoreError
 from routines.store import files
 from routines.store.state import State
 
-# The two things that are told of a routine, each at its own pace: its turns, and its file.
-TOPICS = ("turns", "file")
+# What is told of a routine, each at its own pace: its turns, its file, and that a turn paused it.
+TOPICS = ("turns", "file", "held")
 
 
 class AlertStore:

@@ -131,6 +131,10 @@ class State:
         # Parts are never absolute, so that nothing has to be looked for in them.
         return "/".join((self.path, *parts))
 
+    def is_turn(self, who: str) -> bool:
+        """Return whether *who* did something is a turn of this state folder, and not a person."""
+        return self.workspace is not None and who.startswith(f"{self.workspace}/")
+
     def key(self, ref: str) -> str:
         """Return the turn key of an occurrence: the same on every attempt and host."""
         return f"{self.workspace}/{ref}"

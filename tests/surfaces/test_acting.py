@@ -10,7 +10,15 @@ import pytest
 
 from routines.domain.occurrence import Kind
 from routines.domain.wake_texts import tools
+from routines.domain.record import Event
+from routines.domain.wake_request import WakeRequest
+from routines.domain.wakeup import DEFAULT_BOUNDS
+from routines.domain.zones import zone
+from routines.store.claims import Claim, ClaimStore
+from routines.store.control import CancelStore
 from routines.store.sessions import SessionStore
+from routines.store.wake_firings import FiringStore
+from routines.store.wakeups import WakeupStore
 from tests.surfaces.world import World, berlin
 
 
@@ -258,3 +266,54 @@ def test_wake_outside_of_a_turn_does_not_tell_anyone_to_wait_within_it(echo):
         assert answer.err.endswith('\nHint: Ask again with in="1m".\n'), answer.err
     echo.environ["ROUTINES_TURN"] = "w/daily@2026-11-29T08:00:00Z"
     assert "Wait within this turn" in echo.ask("wake", "--in", "30s", "check").err
+
+
+def fired(ws: World, prompt: str) -> Claim:
+    """Set a wake-up in a session of its own and claim its firing, as a scheduler does."""
+    session = f"named:{prompt}"
+    request = WakeRequest(prompt=prompt, in_="1m", session=session, by="ana@studio")
+    made = WakeupStore(ws.state).wake(
+        request, now=ws.clock.now(), bounds=DEFAULT_BOUNDS, zone_key="UTC"
+    )
+    claim = FiringStore(ws.state).take(
+        session,
+        made.id,
+        made.next_at,
+        claims=ClaimStore(ws.state),
+        at=made.next_at,
+        bounds=DEFAULT_BOUNDS,
+        place=zone("UTC"),
+    )
+    assert claim is not None
+    return claim
+
+
+def test_cancelling_all_wakeups_says_where_a_turn_still_runs_and_ends_what_has_not_started(ws):
+    """One that runs may set others; one that is due and has not started would begin after all."""
+    ws.settings()
+    running, waiting = fired(ws, "runs"), fired(ws, "waits")
+    running.append(Event.STARTED, at=ws.clock.now())
+
+    answer = ws.ask("wakeups", "cancel", "--all")
+
+    assert answer.code == 0
+    assert f"{waiting.record.occurrence.id} was due and had not started" in answer.out
+    assert f"{running.record.ref} still runs, and may set others" in answer.err
+    assert "routines pause --all --now" in answer.err
+    assert CancelStore(ws.state).pending(waiting.record.ref) is not None
+    assert CancelStore(ws.state).pending(running.record.ref) is None
+    for claim in (running, waiting):
+        claim.let_go()
+
+
+def test_wakeup_shows_the_turn_that_set_it(echo):
+    turn = "4a1c9b3e/daily@2026-06-01T09:00:00Z"
+    echo.environ.update(ROUTINES_TURN=turn, ROUTINES_SESSION="named:chat")
+    assert echo.ask("wake", "--in", "1h", "look").code == 0
+    (found,) = json.loads(echo.ask("wakeups", "--json").out)
+
+    assert found["created_in_turn"] == turn
+    shown = echo.ask("wakeups", "show", found["id"]).out
+    assert "by daily@2026-06-01T09:00:00Z" in shown
+    assert "that turn: routines show daily@2026-06-01T09:00:00Z" in shown
+    assert "daily@2026-06-01T09:00:00Z" in echo.ask("wakeups", width=120).out

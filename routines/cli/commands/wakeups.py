@@ -56,6 +56,18 @@ def cancel(call: Call, *, wakeup_id: str | None, session: str | None, all_: bool
     else:
         texts = [line for answer in answers for line in block(answer.text).split("\n")]
         call.print(texts or ["No wake-ups are pending."])
+    if wakeup_id is None:
+        running = stepping_in.turns_under_way(call.context, session=session)
+        if running:
+            call.note(_may_set_others(running))
+
+
+def _may_set_others(running: list[str]) -> str:
+    who = f"{running[0]} still runs" if len(running) == 1 else f"{len(running)} turns still run"
+    return (
+        f"{who}, and may set others: routines pause --all --now ends every turn and"
+        " holds all wake-ups back"
+    )
 
 
 class _Wakeups(NearGroup):
