@@ -17,6 +17,7 @@
     +-- LeaseLost              a job is not, or no longer, that program's to work
     +-- EngineMisuse           the engine was used after a fork, or while stopped
     +-- ExtraMissing           a library that only this needs is not installed
+    +-- InstallRefused         what would be overwritten or removed is not ours
     +-- AddressUnusable        nothing can listen on an address
     +-- StoreError             the state folder
         +-- StateNewer, StateForeign, StateCopied, StateUnusable, StateMissing
@@ -397,6 +398,12 @@ class ExtraMissing(RoutinesError):
             f"{what} needs {module}, which is not installed" if module else f"{what} needs more",
             hint=f"pip install 'agent-routines[{extra}]'",
         )
+
+
+class InstallRefused(RoutinesError):
+    """A service file can't be written or removed: it is not ours, or was edited."""
+
+    code = "install-refused"
 
 
 class AddressUnusable(RoutinesError):

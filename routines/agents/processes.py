@@ -69,6 +69,8 @@ _CONTAINER_VARIABLES = ("KUBERNETES_SERVICE_HOST", "container")
 # Left ignored by `nohup`, by a shell's `&` or by ourselves, they would stay so in the agent, and
 # its stop sequence would begin with signals that it never feels.
 _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD)
+# A service manager stops a scheduler before it answers, and that may take its grace.
+_TOOL_TIMEOUT_S = 180.0
 _PS_TIMEOUT_S = 10.0
 _PS_FIELDS = 9
 
@@ -664,6 +666,31 @@ def run_probe(folder: str) -> int:
         timeout=60,
     )
     return done.returncode
+
+
+def run_tool(words: Sequence[str], *, given: bytes, env: Mapping[str, str]) -> tuple[int, str, str]:
+    """Run a program of the system to its end; return its exit code and what it printed.
+
+    Args:
+        words: The program's path and its arguments.
+        given: What it reads on stdin.
+        env: Its environment; in the language of its errors that we know.
+    """
+    try:
+        done = subprocess.run(
+            list(words),
+            input=given,
+            capture_output=True,
+            check=False,
+            timeout=_TOOL_TIMEOUT_S,
+            env={**env, "LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired:
+        return 124, "", f"no answer within {_TOOL_TIMEOUT_S:.0f} s"
+    except OSError as error:
+        return 127, "", os.strerror(error.errno or 0)
+    out, err = (text.decode("utf-8", "surrogateescape") for text in (done.stdout, done.stderr))
+    return done.returncode, out, err
 
 
 def run_in_foreground(

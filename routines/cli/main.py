@@ -45,6 +45,8 @@ COMMANDS = {
     "fire": "fire",
     "tick": "tick",
     "jobs": "jobs",
+    "install": "install",
+    "uninstall": "uninstall",
     "prune": "prune",
     "schema": "schema",
 }
@@ -57,7 +59,7 @@ Why, when    explain  next  check  doctor
 Step in      pause  resume  cancel  recover  session
 For agents   wake  unwake  wakeups  mcp
 For programs fire  tick  jobs
-Upkeep       prune  schema
+Upkeep       install  uninstall  prune  schema
 
 routines COMMAND --help shows one. Which folder: --root, $ROUTINES_ROOT, or the
 nearest one upwards with routines.yaml or routines/.

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from routines.domain.occurrence import Kind
-from routines.domain.wake_texts import tools
 from routines.domain.record import Event
 from routines.domain.wake_request import WakeRequest
+from routines.domain.wake_texts import tools
 from routines.domain.wakeup import DEFAULT_BOUNDS
 from routines.domain.zones import zone
 from routines.store.claims import Claim, ClaimStore

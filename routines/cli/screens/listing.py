@@ -212,7 +212,8 @@ def _foot(listing: Listing, times: Times, *, width: int) -> list[str]:
     if listing.paused is not None:
         lines.append(_all_paused(listing.paused, times, width))
     if not listing.schedulers.alive:
-        lines.append("Nothing fires until one runs: routines start")
+        every = "at every login: routines install"
+        lines.append(f"Nothing fires until one runs: routines start ({every})")
     return lines
 
 
