@@ -184,6 +184,8 @@ def test_leave_to_use_them_is_handed_over_too():
 
     assert f"--allowedTools={names}" in spec.args
     assert configuration("codex")["default_tools_approval_mode"] == "approve"
+    # Whatever the person's own configuration says of a server of that name.
+    assert configuration("codex")["enabled"] is configuration("codex")["required"] is True
     assert configuration("qwen")["trust"] is True
 
 
