@@ -529,3 +529,116 @@ def test_next_says_what_it_leaves_out_and_why(ws):
     }
     alone = ws.ask("next", "hourly", "-n", "1").out.splitlines()
     assert alone[-1] == "  paused: nothing starts until Sun 29 Nov 2026 18:18 +01:00"
+
+
+# Every label of `list` ------------------------------------------------------------------------------
+
+
+def by_file(text):
+    def make(ws: World) -> None:
+        ws.routine("daily", text)
+
+    return make
+
+
+def running(ws: World) -> None:
+    ws.cron("daily", "0 16 * * *")
+    ws.started(ws.claim("daily", berlin("16:00")))
+
+
+def waiting(ws: World) -> None:
+    ws.settings("tz: Europe/Berlin\nagent: echo\nconcurrency: 1\n")
+    ws.cron("long", "0 16 * * *")
+    ws.started(ws.claim("long", berlin("16:00")))
+    ws.cron("daily", "10 16 * * *", since=berlin("08:00"))
+
+
+def put_off(word: str, **line: str):
+    def make(ws: World) -> None:
+        from routines.domain.record import Event
+
+        ws.cron("daily", "0 16 * * *")
+        claim = ws.claim("daily", berlin("16:00"))
+        claim.append(Event(word), at=berlin("16:00"), **line)
+        claim.let_go()
+
+    return make
+
+
+def owed(ws: World) -> None:
+    ws.cron("daily", "0 16 * * *", since=berlin("08:00"))
+
+
+def failing(ws: World) -> None:
+    ws.cron("daily", "0 3 * * *")
+    for day in (27, 28, 29):
+        ws.done("daily", berlin(f"2026-11-{day} 03:00"), "failed", "exit", "exit 1: no")
+
+
+def silent(ws: World) -> None:
+    ws.cron("daily", "0 3 * * *", "silent_for: 5h\n")
+    ws.done("daily", berlin("03:00"))
+    ws.settled("daily", berlin("03:01"), "skipped", "gate", "nothing new")
+
+
+def lost(ws: World) -> None:
+    from routines.agents.processes import process_identity
+    from tests.builders import owner
+
+    ws.cron("daily", "0 16 * * *")
+    gone = owner(**(process_identity() or {})).to_json() | {"pid": 2**22 - 1}
+    claim = ws.claim("daily", berlin("16:00"), owner=gone)
+    ws.started(claim, owner=gone)
+    claim.let_go()
+
+
+def paused(ws: World) -> None:
+    ws.cron("daily", "0 3 * * *")
+    ws.done("daily", berlin("03:00"))
+    ws.ask("pause", "daily")
+
+
+def without_agent(ws: World) -> None:
+    ws.settings("tz: Europe/Berlin\nagent: gone\nagents: {gone: {command: [no-such-program]}}\n")
+    ws.cron("daily", "0 3 * * *")
+    ws.done("daily", berlin("03:00"))
+
+
+def stale(ws: World) -> None:
+    ws.scheduler(scheduler_id="1b0f7d5c", armed={"daily": "digest"})
+    ws.routine("daily", "promt: x\n")
+
+
+LABELS = [
+    ("armed", by_file('cron: "0 9 * * *"\n'), True),
+    ("running 17 m", running, True),
+    ("waiting", waiting, True),
+    ("buffered", put_off("buffered"), True),
+    ("owed 1", owed, False),
+    ("failing 3", failing, True),
+    ("silent", silent, True),
+    ("parked", put_off("parked", detail="connection refused"), True),
+    ("retrying", put_off("retry", until="2026-11-29T15:30:00Z"), True),
+    ("lost", lost, True),
+    ("paused", paused, True),
+    ("disabled", by_file('cron: "0 9 * * *"\nenabled: false\n'), True),
+    ("over", by_file('at: "2026-11-01 09:00"\n'), True),
+    ("stale edit", stale, True),
+    ("by name", by_file(""), True),
+    ("broken", by_file("promt: x\n"), True),
+    ("no agent", without_agent, True),
+]
+
+
+@pytest.mark.parametrize(("label", "make", "alive"), LABELS, ids=[one[0] for one in LABELS])
+def test_each_label_of_list_is_said(ws, label, make, alive):
+    if alive:
+        ws.scheduler()
+    make(ws)
+
+    assert state_of(ws) == label
+    import json
+
+    rows = json.loads(ws.ask("list", "--json").out)["routines"]
+    word = next(row["state"] for row in rows if row["name"] == "daily")
+    assert label.startswith(word)
