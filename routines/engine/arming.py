@@ -173,7 +173,7 @@ class Arming:
         was_armed = cursor.standing is Standing.ARMED
         if standing is Standing.ARMED:
             # Back again, or edited: what the old schedule named until now was not run.
-            self._give_up_owed(cursor, now)
+            self._give_up_owed(cursor, now, known_schedule(cursor, routine))
             cursor = cursor.with_(
                 since=now, schedule=None if routine is None else schedule_key(routine)
             )
@@ -193,25 +193,27 @@ class Arming:
         )
         if was_armed and standing is not Standing.ARMED:
             # What was owed before has its own reason, which is not "disabled".
-            self._give_up_owed(cursor, now)
+            self._give_up_owed(cursor, now, known_schedule(cursor, routine))
         self._cursors.write(moved)
         return moved
 
-    def _give_up_owed(self, cursor: Cursor, now: datetime) -> None:
+    def _give_up_owed(self, cursor: Cursor, now: datetime, known: Schedule | None) -> None:
         """Record what the cursor's schedule owes up to now, each part with its own reason."""
         if cursor.standing is not Standing.ARMED:
-            self.give_up_until(cursor, now, _WHY[cursor.standing])
+            self.give_up_until(cursor, now, _WHY[cursor.standing], schedule=known)
             return
         for switch in (self._switches.read(None), self._switches.read(cursor.routine)):
             if switch is not None and switch.since <= now:
                 # What was owed before the pause is not passed over for it.
-                self._give_up_unpaused(cursor, switch.since, now)
+                self._give_up_unpaused(cursor, switch.since, now, known)
                 until = now if switch.until is None else min(switch.until, now)
-                self.give_up_until(cursor, until, Reason.PAUSED, at=now)
-        self._give_up_unpaused(cursor, now, now)
+                self.give_up_until(cursor, until, Reason.PAUSED, at=now, schedule=known)
+        self._give_up_unpaused(cursor, now, now, known)
 
-    def _give_up_unpaused(self, cursor: Cursor, until: datetime, at: datetime) -> None:
-        schedule = schedule_of(cursor)
+    def _give_up_unpaused(
+        self, cursor: Cursor, until: datetime, at: datetime, known: Schedule | None
+    ) -> None:
+        schedule = known or schedule_of(cursor)
         last = None if schedule is None else schedule.newest_at_or_before(until)
         if last is None:
             return
@@ -219,7 +221,7 @@ class Arming:
         # Whatever it waited for, the edit is the news.
         edited = why in (Reason.BUSY, Reason.NOT_ARMED)
         detail = "it was edited before it could start" if edited else ""
-        self.give_up_until(cursor, until, why, at=at, detail=detail)
+        self.give_up_until(cursor, until, why, at=at, detail=detail, schedule=known)
 
     def give_up_until(
         self,
@@ -229,6 +231,7 @@ class Arming:
         *,
         at: datetime | None = None,
         detail: str = "",
+        schedule: Schedule | None = None,
     ) -> Missed | None:
         """Record the slots of the cursor's schedule that are owed until then; None if none are.
 
@@ -238,8 +241,9 @@ class Arming:
             reason: Why they are given up.
             at: When they are; *until* itself if None.
             detail: What there is to say besides, in a line.
+            schedule: The cursor's, where it is at hand: a host's own kind can't be read back.
         """
-        schedule = schedule_of(cursor)
+        schedule = schedule or schedule_of(cursor)
         last = None if schedule is None else schedule.newest_at_or_before(until)
         if last is None:
             return None
@@ -263,6 +267,16 @@ class Arming:
                 by=self._by,
             )
         )
+
+
+def known_schedule(cursor: Cursor, routine: Routine | None) -> Schedule | None:
+    """Return the schedule of *routine* if it is the one that the cursor was seen with.
+
+    A host's own kind of schedule can't be read back from the cursor.
+    """
+    if routine is None or cursor.schedule != schedule_key(routine):
+        return None
+    return routine.schedule
 
 
 def schedule_of(cursor: Cursor) -> Schedule | None:

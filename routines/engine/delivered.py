@@ -14,6 +14,7 @@ from routines.domain.outcome import Reason, Trigger
 from routines.domain.record import Event, Record
 from routines.domain.routine import OverlapPolicy, Routine
 from routines.domain.timetable import offset_of
+from routines.engine.arming import known_schedule
 from routines.engine.claiming import Claimer, Pass, Ready, claim_line
 from routines.errors import SessionBusyError, SlotRefused
 from routines.store.claims import Draft
@@ -173,13 +174,17 @@ class Deliverer(Claimer):
         if cursor is None or routine.schedule is None or cursor.since >= slot:
             return
         until = slot - timedelta(seconds=1)
+        known = known_schedule(cursor, routine)
+
+        def give_up(until: datetime, why: Reason) -> Missed | None:
+            return self._arming.give_up_until(cursor, until, why, at=now, schedule=known)
+
         switch = self._switches.held(routine.name, now=now) if why is Reason.PAUSED else None
         given_up = []
         if switch is not None:
             # What was owed before the pause has its own reason: nobody was there.
-            before = min(switch.since, until)
-            given_up += [self._arming.give_up_until(cursor, before, Reason.NO_SCHEDULER, at=now)]
-        given_up += [self._arming.give_up_until(cursor, until, why, at=now)]
+            given_up.append(give_up(min(switch.since, until), Reason.NO_SCHEDULER))
+        given_up.append(give_up(until, why))
         self._count([one for one in given_up if one is not None])
 
     def _claim_delivered(

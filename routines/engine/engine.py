@@ -448,6 +448,9 @@ class Engine:
         self._looker.taking_up.unstarted.hold_back(record.ref, self._clock.awake())
         self._emit("detached", record.ref, {"run": record.run_id}, routine=record.routine)
 
+    def _routine(self, name: str) -> Routine | None:
+        return self._definitions.routines.get(name)
+
     def _reread(self, ready: Ready, work: Work) -> Work | Verdict:
         current = None if work.routine is None else self._definitions.current(work.routine)
         return edited(work, current, ready.claim.occurrence, self._definitions.work)
@@ -739,7 +742,7 @@ class Engine:
         return resumed is not None
 
     def _pausing_by(self) -> Pausing:
-        return Pausing(self._state, by=self._who()[0])
+        return Pausing(self._state, by=self._who()[0], routine_of=self._routine)
 
     def tools(self, session: str) -> WakeTools:
         """Return `wake`, `unwake` and `wakeups` bound to *session*, for its agent."""

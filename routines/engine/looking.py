@@ -78,7 +78,7 @@ class Looker:
         self._is_stopping = is_stopping
         self.agenda = Agenda()
         self._arming = Arming(state, by=owner.user, why=self._why_not_run)
-        self._pausing = Pausing(state, by=owner.user)
+        self._pausing = Pausing(state, by=owner.user, routine_of=self._routine)
         self.claimer = Deliverer(
             state,
             definitions=definitions,
@@ -213,6 +213,9 @@ class Looker:
         if self._presence is None:
             return None
         return max([end for _, end in self._sleeps[-1:]], default=self._alive_since)
+
+    def _routine(self, name: str) -> Routine | None:
+        return self._definitions.routines.get(name)
 
     def _why_not_run(self, name: str, slot: datetime) -> Reason:
         """Return why *slot* of an armed routine has no record by now."""

@@ -4,11 +4,13 @@ What a paused routine passed over is one counted record when it is resumed. A on
 due meanwhile is not passed over: it fires then, unless it is too late.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
 from routines.domain.outcome import Reason
-from routines.engine.arming import Arming, schedule_of
+from routines.domain.routine import Routine
+from routines.engine.arming import Arming, known_schedule, schedule_of
 from routines.store.control import Switch, SwitchStore
 from routines.store.cursors import Cursor, CursorStore
 from routines.store.state import State
@@ -18,9 +20,22 @@ _PATIENCE_S = 5.0
 
 
 class Pausing:
-    """Moves the switches of one state folder, and the cursors with them."""
+    """Moves the switches of one state folder, and the cursors with them.
 
-    def __init__(self, state: State, *, by: str) -> None:
+    Args:
+        state: The state folder.
+        by: Who does it, `user@host`.
+        routine_of: Returns a routine by name, where there are any at hand.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        by: str,
+        routine_of: Callable[[str], Routine | None] = lambda _name: None,
+    ) -> None:
+        self._routine_of = routine_of
         self._switches = SwitchStore(state)
         self._cursors = CursorStore(state)
         self._arming = Arming(state, by=by)
@@ -76,7 +91,8 @@ class Pausing:
         cursor = self._cursors.read(routine)
         if cursor is None:
             return
-        schedule = schedule_of(cursor)
+        known = known_schedule(cursor, self._routine_of(routine))
+        schedule = known or schedule_of(cursor)
         if schedule is None or schedule.next_after(switch.since) is None:
             return
         last = schedule.newest_at_or_before(now)
@@ -85,8 +101,9 @@ class Pausing:
             return
         # What was owed before has its own reason: nobody was there.
         before = min(switch.since, now)
-        self._arming.give_up_until(cursor, before, Reason.NO_SCHEDULER, at=now)
-        self._arming.give_up_until(cursor, now, Reason.PAUSED)
+        give_up = self._arming.give_up_until
+        give_up(cursor, before, Reason.NO_SCHEDULER, at=now, schedule=known)
+        give_up(cursor, now, Reason.PAUSED, schedule=known)
         self._cursors.write(replace(cursor, since=now, by=self._by))
 
     def expire(self, now: datetime) -> list[Switch]:

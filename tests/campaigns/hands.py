@@ -27,7 +27,7 @@ from tests.campaigns.scheduler import Each, stub
 SECOND = timedelta(seconds=1)
 EACH_S = 3
 # So few that they are used up within the campaign.
-TURNS_A_DAY = 12
+TURNS_A_DAY = 5
 BOUNDS = Bounds(ahead=SECOND, apart=4 * SECOND, pending=5, firings=10_000)
 SKIP, BUFFER, SUPERSEDE = OverlapPolicy.SKIP, OverlapPolicy.BUFFER_ONE, OverlapPolicy.SUPERSEDE
 

@@ -55,7 +55,7 @@ echo "ended $ROUTINES_TURN" >> @LOG@; echo done
 """
 _ACTS = (
     *("tick",) * 4,
-    *("fire",) * 6,
+    *("fire",) * 10,
     *("run",) * 4,
     *("detach",) * 2,
     *("wake",) * 4,

@@ -8,6 +8,7 @@ import pytest
 from routines.domain.timetable import offset_of
 from routines.errors import SessionBusyError, SlotRefused, UnknownRoutine
 from routines.store.claims import ClaimStore
+from tests.campaigns.scheduler import Each
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, every, once, routine
 
 
@@ -271,3 +272,16 @@ async def test_start_within_counts_from_the_slot_and_its_jitter_whoever_brings_i
 
     (record,) = stage.records()
     assert (record.outcome, record.due_at) == ("completed", at("08:10") + offset)
+
+
+async def test_what_a_delivery_passes_over_is_counted_also_of_a_hosts_own_kind_of_schedule(stage):
+    """It can't be read back from the cursor; the routine at hand has it."""
+    own = routine(schedule=Each(300))
+    await first_seen(stage, own)
+    stage.clock.set(at("08:20"))
+
+    delivery = await fire(stage, at("08:20"), own)
+
+    assert delivery.word == "claimed"
+    (record,) = stage.cursors.missed("digest")
+    assert (record.after, record.last) == (at("08:00"), at("08:15"))

@@ -7,6 +7,7 @@ import pytest
 from routines.engine.arming import counted
 from routines.errors import UnknownRoutine
 from routines.store.cursors import CursorStore
+from tests.campaigns.scheduler import Each
 from tests.engine.stage import HOUR, MINUTE, at, every, once, routine
 
 
@@ -189,3 +190,19 @@ async def test_slot_that_waited_is_not_said_to_have_had_no_scheduler_when_it_is_
     assert reason == "busy"
     (record,) = CursorStore(stage.state).missed("digest")
     assert record.detail == "it was edited before it could start"
+
+
+async def test_pause_of_a_hosts_own_kind_of_schedule_owes_nothing_either(stage):
+    """It can't be read back from the cursor; the engine has it at hand."""
+    own = routine(schedule=Each(600))
+    async with stage.running(own) as engine:
+        await engine.pause("digest", until=at("08:25"))
+        await stage.clock.advance_to(at("08:26"))
+        await engine.pause("digest")
+        await stage.clock.advance_to(at("08:45"))
+        await engine.resume("digest")
+        await stage.clock.advance_to(at("08:51"))
+
+    assert stage.slots == ["08:50"]
+    ranges = [(m.reason, f"{m.last:%H:%M}") for m in CursorStore(stage.state).missed("digest")]
+    assert ranges == [("paused", "08:40"), ("paused", "08:20")]
