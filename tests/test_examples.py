@@ -252,6 +252,14 @@ def test_durable_run_is_ended_by_its_supervisor_when_it_is_cancelled(run, durabl
     assert "the run is cancelled: on request" in end["detail"]
 
 
+def test_http_agent_has_runs_that_outlive_whoever_asked_for_them(run, http_agent):
+    folder, _ = http_agent
+
+    said = run("routines", "run", "report", cwd=folder).strip()
+    assert said == "Done: Write the long report."
+    assert said in (folder / "README.md").read_text()
+
+
 def test_embedded_agent_runs_a_turn_and_a_chat_in_one_conversation(run):
     said = run(sys.executable, str(EXAMPLES / "embedded" / "agent.py"), "--once")
 

@@ -44,7 +44,54 @@ async def turn(request: Request) -> JSONResponse:
         working.discard(session)
 
 
-app = Starlette(routes=[Route("/turn", turn, methods=["POST"])])
+# Runs that outlive whoever asked for them ---------------------------------------------------------
+
+runs: dict[str, dict[str, str]] = {}
+# The loop itself keeps only weak references to tasks.
+tasks: dict[str, asyncio.Task[None]] = {}
+
+
+async def work(run: dict[str, str]) -> None:
+    """The agent, at something that takes its time."""
+    await asyncio.sleep(3)
+    run.update(status="succeeded", reply=f"Done: {run['prompt']}")
+
+
+async def start(request: Request) -> JSONResponse:
+    """POST /runs: the same key is the same run, always."""
+    key = request.headers["idempotency-key"]
+    if key not in runs:
+        asked = await request.json()
+        runs[key] = {"id": f"run-{len(runs) + 1}", "status": "working", "prompt": asked["prompt"]}
+        tasks[runs[key]["id"]] = asyncio.create_task(work(runs[key]))
+    return JSONResponse(runs[key], status_code=202)
+
+
+async def inspect(request: Request) -> JSONResponse:
+    """GET /runs/ID: where it stands."""
+    for run in runs.values():
+        if run["id"] == request.path_params["id"]:
+            return JSONResponse(run)
+    return JSONResponse({"error": "there is no such run"}, status_code=404)
+
+
+async def cancel(request: Request) -> JSONResponse:
+    """POST /runs/ID/cancel: end it; twice is once."""
+    for run in runs.values():
+        if run["id"] == request.path_params["id"] and run["status"] == "working":
+            tasks[run["id"]].cancel()
+            run["status"] = "cancelled"
+    return JSONResponse({}, status_code=202)
+
+
+app = Starlette(
+    routes=[
+        Route("/turn", turn, methods=["POST"]),
+        Route("/runs", start, methods=["POST"]),
+        Route("/runs/{id}", inspect),
+        Route("/runs/{id}/cancel", cancel, methods=["POST"]),
+    ]
+)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()

@@ -6,16 +6,13 @@ nothing is sent again.
 """
 
 import codecs
-import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import timedelta
 from typing import Any
-from urllib.parse import quote
 
 from routines.agents.base import (
     AgentUnavailable,
     BadOutput,
-    NotFound,
     OutcomeUnknown,
     Reply,
     SessionBusy,
@@ -27,20 +24,22 @@ from routines.agents.base import (
 )
 from routines.agents.calling import run_call
 from routines.agents.event_stream import Event, JsonLines, ServerSentEvents
+from routines.agents.http_messages import (
+    encode_body,
+    first_text,
+    request_headers,
+    says,
+    says_busy,
+    words_of,
+)
 from routines.agents.output import Lines, open_captures
 from routines.agents.processes import STOP_INTERVAL_S
 from routines.agents.reading import LARGEST_JSON, Said, parse_json
 from routines.domain.agent import AgentSpec, OutputFormat
 from routines.domain.clock import Clock
 from routines.domain.http_agent import (
-    BUSY_CODES,
-    BUSY_PATHS,
-    BUSY_STATUSES,
-    HttpSigns,
     HttpSpec,
-    UnusableHeader,
     fill_body,
-    header_values,
 )
 from routines.domain.masking import Masker
 from routines.domain.outcome import Outcome, Reason, one_line
@@ -50,9 +49,7 @@ from routines.domain.output_path import MISSING, OutputPath, parse_path
 _LARGEST_REFUSAL = 256 * 1024
 _FIRST_GOOD, _FIRST_OTHER = 200, 300
 _DID_NOT_RUN = "it says that it did not run"
-# Where a refusal has its words, whichever is a text.
-_WORDS_AT = ("error.message", "message", "details", "detail", "reason", "error", "title")
-_NO_EXTRA = "needs httpx, which is not installed: pip install 'agent-routines[http]'"
+NO_EXTRA = "needs httpx, which is not installed: pip install 'agent-routines[http]'"
 _ACCEPT = {
     OutputFormat.EVENTS: "text/event-stream",
     OutputFormat.JSONL: "application/x-ndjson, application/json",
@@ -105,7 +102,7 @@ def run_http(
             on_native_session=on_native_session,
         )
     except ImportError:
-        detail = f"the agent {spec.name} {_NO_EXTRA}"
+        detail = f"the agent {spec.name} {NO_EXTRA}"
         return TurnResult(outcome=Outcome.FAILED, reason=Reason.NOT_FOUND, detail=detail)
     finally:
         kept.close()
@@ -149,7 +146,7 @@ class HttpAgent:
 
     async def run(self, turn: Turn) -> AsyncIterator[str | Reply]:
         """Put *turn* to it: yields pieces of the reply, and last a `Reply` with all the rest."""
-        content = encode_body(fill_body(self._http.body, self._values(turn)))
+        content = encode_body(fill_body(self._http.body, self.values(turn)))
         sent = self._send(
             "POST",
             self._http.url,
@@ -168,7 +165,8 @@ class HttpAgent:
 
     # What is sent -------------------------------------------------------------------------------
 
-    def _values(self, turn: Turn) -> dict[str, str | None]:
+    def values(self, turn: Turn) -> dict[str, str | None]:
+        """Return what the placeholders of a body stand for."""
         return {
             "session": turn.session,
             "session_uuid": turn.session_uuid,
@@ -206,7 +204,7 @@ class HttpAgent:
         never = self._never_started(turn, status, document)
         if never is not None:
             raise never(said)
-        if not self._http.busy and status in BUSY_STATUSES and _code_says_busy(document):
+        if says_busy(self._http, status, document):
             raise SessionBusy(said)
         raise TurnFailed(said)
 
@@ -216,11 +214,11 @@ class HttpAgent:
         """Return how the answer says that nothing was done, None if it does not say so."""
         http = self._http
         # A conversation that was never begun can't be gone.
-        if not turn.first and _says(http.lost, status, document):
+        if not turn.first and says(http.lost, status, document):
             return SessionLost
-        if _says(http.busy, status, document):
+        if says(http.busy, status, document):
             return SessionBusy
-        return AgentUnavailable if _says(http.not_started, status, document) else None
+        return AgentUnavailable if says(http.not_started, status, document) else None
 
     async def _text(
         self, _turn: Turn, _status: int, chunks: AsyncIterator[bytes]
@@ -344,7 +342,7 @@ class _Stream:
         name = self._name(event, document)
         self.said.take(document, self._read)
         if name in self._events.failed:
-            words = _first_text(document, self._events.failed[name])
+            words = first_text(document, self._events.failed[name])
             self.said.values["failed"] = [words or True]
             self.over = True
         self.over = self.over or name in self._events.end
@@ -357,7 +355,7 @@ class _Stream:
     def _name(self, event: Event, document: Any) -> str:
         if self._events.name is None:
             return event.name
-        return _first_text(document, self._events.name)
+        return first_text(document, self._events.name)
 
     def judge(self) -> None:
         """Say whether the stream has ended as it should."""
@@ -369,90 +367,3 @@ class _Stream:
             raise BadOutput(f"{bad} events can't be read, and there is no reply")
         if not self.count and not bad:
             raise BadOutput("the answer has not one event")
-
-
-# Small parts -------------------------------------------------------------------------------------
-
-
-def encode_body(body: Any) -> bytes:
-    """Return *body* as JSON in UTF-8.
-
-    Raises:
-        TurnFailed: It holds half a character, which has no bytes.
-    """
-    try:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise TurnFailed(
-            f"the prompt holds half a character at {error.start}, which has no bytes"
-        ) from None
-
-
-def request_headers(
-    http: HttpSpec, env: Mapping[str, str], *, key: str, accept: str
-) -> dict[str, str]:
-    """Return the headers of a request, values from *env* filled in.
-
-    Raises:
-        NotFound: A variable is not set, or its value can't stand in a header.
-    """
-    try:
-        given = header_values(http, env)
-    except UnusableHeader as error:
-        raise NotFound(str(error)) from error
-    return {
-        "Content-Type": "application/json",
-        "Accept": accept,
-        # Compressed, a small answer could be an endless one.
-        "Accept-Encoding": "identity",
-        "User-Agent": "agent-routines",
-        **given,
-        "Idempotency-Key": idempotency_key(key),
-    }
-
-
-def idempotency_key(key: str) -> str:
-    """Return a turn's key as a header may hold it: names of routines have letters of any script."""
-    return quote(key, safe="/@:#._-~")
-
-
-def words_of(document: Any, data: bytes) -> str:
-    """Return what an answer says about itself, one line; "" if it says nothing."""
-    for path in _WORDS_AT:
-        value = _first_text(document, path)
-        if value.strip():
-            return one_line(value)
-    if document is not MISSING:
-        return ""
-    return one_line(data.decode("utf-8", "replace"), most=200)
-
-
-def _code_says_busy(document: Any) -> bool:
-    return any(_folded(_first_text(document, path)) in BUSY_CODES for path in BUSY_PATHS)
-
-
-def _folded(word: str) -> str:
-    return word[:100].strip().lower().replace("-", "_").replace(".", "_").replace(" ", "_")
-
-
-def _first_text(document: Any, path: str) -> str:
-    """Return the first text that *document* has at *path*, "" if it has none."""
-    found = () if document is MISSING else parse_path(path).of(document)
-    return next((one for one in found if isinstance(one, str)), "")
-
-
-def _says(signs: HttpSigns, status: int, document: Any) -> bool:
-    """Return whether an answer, or an event of one, is what *signs* list."""
-    if not signs or (signs.status is not None and status not in signs.status):
-        return False
-    return all(_holds(document, path, value) for path, value in signs.when)
-
-
-def _holds(document: Any, path: str, value: str) -> bool:
-    """Return whether *value* stands at *path*, compared as it is written in JSON."""
-    found = () if document is MISSING else parse_path(path).of(document)
-    return any(
-        (one if isinstance(one, str) else json.dumps(one)) == value
-        for one in found
-        if not isinstance(one, dict | list)
-    )

@@ -22,12 +22,14 @@ from routines.config.walker import (
     shown,
 )
 from routines.domain.agent import OutputFormat
+from routines.domain.durable import RunWord
 from routines.domain.http_agent import (
     BODY_PLACEHOLDERS,
     CONNECT,
     DEFAULT_BODY,
     DEFAULT_READ,
     Events,
+    HttpDurable,
     HttpSigns,
     HttpSpec,
     variables_of,
@@ -78,6 +80,18 @@ def _parts(text: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts if usable else None
+
+
+def _run_address(text: str) -> str:
+    """Return *text* if a run can be asked about there, or raise `InvalidName`."""
+    if text.count("{run}") != 1:
+        raise InvalidName(
+            "expected {run} in it, once", hint="like http://127.0.0.1:8080/runs/{run}"
+        )
+    address(text.replace("{run}", "x"))
+    if not urlsplit(text.replace("{run}", "x")).path.strip("/") or "{run}" in urlsplit(text).netloc:
+        raise InvalidName("expected {run} in the path", hint="like .../runs/{run}")
+    return text
 
 
 def _header_name(text: str) -> str:
@@ -166,7 +180,7 @@ def _known() -> str:
 
 
 _PATH_VALUE = Text("a dotted path", _path)
-HTTP_KEYS = (
+_TURN_KEYS = (
     Key("body", Json(), "The JSON that is posted.", "{session, prompt, turn, model}"),
     Key(
         "headers",
@@ -229,6 +243,31 @@ HTTP_SIGNS = (
         "For `http`: values at paths of the answer that mean it.",
     ),
 )
+_DURABLE_KEY = Key(
+    "durable",
+    Table(
+        (
+            Key("inspect", Text("an address", _run_address), "Where a run is asked about."),
+            Key("cancel", Text("an address", _run_address), "Where a run is told to end."),
+            Key("run", _PATH_VALUE, "Where the answer to a start has the run's id.", "id"),
+            Key("state", _PATH_VALUE, "Where the answer about a run has its state.", "state"),
+            Key(
+                "words",
+                Table(
+                    tuple(
+                        Key(word, ListOf(Text("a word"), "words", alone=True), f"That mean {word}.")
+                        for word in RunWord
+                    )
+                ),
+                "The server's words for a state, by what they mean.",
+            ),
+            Key("detail", _PATH_VALUE, "Where the answer has what went wrong."),
+            Key("waiting", Table(HTTP_SIGNS), "How a start says that a person has to approve."),
+        )
+    ),
+    "The server's runs outlive a turn: how they are followed.",
+)
+HTTP_KEYS = (*_TURN_KEYS, _DURABLE_KEY)
 # What may stand beside `http`, and what may stand beside nothing else.
 _FOR_HTTP = ("http", "output", "read", "busy", "not_started", "lost", "env")
 _ONLY_FOR_HTTP = tuple(key.name for key in HTTP_KEYS)
@@ -263,6 +302,8 @@ def check_http(values: Values, at: str, report: Report) -> None:
             "name its place under `read: {native_session: ..}`",
         )
     _check_tells_reply(values, streams=streams, refused=refused)
+    if "durable" in values.nodes:
+        _check_durable(values, refused)
 
 
 def _check_tells_reply(values: Values, *, streams: bool, refused: "_Refused") -> None:
@@ -274,6 +315,17 @@ def _check_tells_reply(values: Values, *, streams: bool, refused: "_Refused") ->
             "nothing says where the reply is",
             "add `events: {text: {NAME: path}}`, or `read: {reply: path}`",
         )
+
+
+def _check_durable(values: Values, refused: "_Refused") -> None:
+    durable = values.get("durable", {})
+    for key in ("inspect", "cancel"):
+        if key not in durable:
+            refused("durable", f"`{key}` is missing", f"{key}: http://.../runs/{{run}}")
+    if values.get("output", OutputFormat.JSON) != OutputFormat.JSON:
+        refused("output", "the answers about a run are JSON", "remove `output`")
+    if "lost" in values.nodes:
+        refused("lost", "`lost` has no meaning beside `durable`", "remove the key")
 
 
 def check_no_http(values: Values, at: str, report: Report) -> None:
@@ -319,6 +371,21 @@ def http_spec(given: Dict[str, Any]) -> HttpSpec:
         lost=_signs(given, "lost"),
         connect=waits.get("connect", CONNECT),
         silence=waits.get("silence"),
+        durable=_durable(given.get("durable")),
+    )
+
+
+def _durable(given: Dict[str, Any] | None) -> HttpDurable | None:
+    if given is None:
+        return None
+    words = given.get("words", {})
+    plain = {
+        key: given[key] for key in ("inspect", "cancel", "run", "state", "detail") if key in given
+    }
+    return HttpDurable(
+        words={theirs: str(ours) for ours, some in words.items() for theirs in some},
+        waiting=_signs(given, "waiting"),
+        **plain,
     )
 
 

@@ -82,6 +82,47 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HttpDurable:
+    """How a run that outlives its turn is followed; `HttpSpec.url` is where it is started.
+
+    Attributes:
+        inspect: Where it is asked about, `{run}` for its id.
+        cancel: Where it is told to end, likewise.
+        run: The path of its id in the answer to its start.
+        state: The path of its state in the answer about it.
+        words: What the server's words for a state mean: words of `domain.durable.RunWord`. One
+            that is not among them means itself, and what is no such word means `active`.
+        detail: The path of the words for what went wrong, or None.
+        waiting: A person has to approve of it first, nothing has started.
+    """
+
+    inspect: str
+    cancel: str
+    run: str = "id"
+    state: str = "state"
+    words: Mapping[str, str] = field(default_factory=dict)
+    detail: str | None = None
+    waiting: HttpSigns = HttpSigns()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form in which it is handed to a turn process."""
+        return {
+            "inspect": self.inspect,
+            "cancel": self.cancel,
+            "run": self.run,
+            "state": self.state,
+            "words": dict(self.words),
+            "detail": self.detail,
+            "waiting": self.waiting.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "HttpDurable":
+        """Return what `to_json` wrote."""
+        return cls(**{**data, "waiting": HttpSigns.from_json(data["waiting"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSpec:
     """How a turn is put to an agent behind HTTP.
 
@@ -96,6 +137,7 @@ class HttpSpec:
         lost: The conversation is gone, nothing was done.
         connect: How long a connection may take.
         silence: How long nothing may come; None for as long as the turn may take.
+        durable: How its runs are followed that outlive a turn; None where there are none.
     """
 
     url: str
@@ -107,6 +149,7 @@ class HttpSpec:
     lost: HttpSigns = HttpSigns()
     connect: timedelta = CONNECT
     silence: timedelta | None = None
+    durable: HttpDurable | None = None
 
     def uses(self, placeholder: str) -> bool:
         """Return whether the body has this placeholder."""
@@ -129,12 +172,13 @@ class HttpSpec:
             "lost": self.lost.to_json(),
             "connect_s": self.connect.total_seconds(),
             "silence_s": None if self.silence is None else self.silence.total_seconds(),
+            "durable": None if self.durable is None else self.durable.to_json(),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "HttpSpec":
         """Return what `to_json` wrote."""
-        events, silence = data["events"], data["silence_s"]
+        events, silence, durable = data["events"], data["silence_s"], data["durable"]
         return cls(
             url=data["url"],
             body=data["body"],
@@ -150,6 +194,7 @@ class HttpSpec:
             lost=HttpSigns.from_json(data["lost"]),
             connect=timedelta(seconds=data["connect_s"]),
             silence=None if silence is None else timedelta(seconds=silence),
+            durable=None if durable is None else HttpDurable.from_json(durable),
         )
 
 

@@ -37,8 +37,6 @@ log = logging.getLogger("routines")
 # A cancel is seen within so long; a beat for other hosts is given every so often.
 _LOOK_EVERY = timedelta(seconds=1)
 _BEAT_EVERY = timedelta(seconds=15)
-# Kinds of agents of which some are durable: which, only the agent itself or its entry tells.
-_MAY_BE_DURABLE = (AgentKind.PYTHON,)
 
 
 class Signals:
@@ -110,7 +108,7 @@ def run(steps: TurnSteps, work: Work, clock: SystemClock) -> None:
         # Not started, so it stays owed: the next scheduler takes it up.
         return
     steps.agent_version = _version(steps, work, base, clock)
-    if work.agent is not None and work.agent.kind in _MAY_BE_DURABLE:
+    if work.agent is not None and _may_be_durable(work.agent):
         agents = _durable().Finder(steps, clock, signals, base)
         begun = steps.begin(work, agents.is_durable)
         if begun is not None and agents.found is not None:
@@ -137,6 +135,13 @@ def run(steps: TurnSteps, work: Work, clock: SystemClock) -> None:
         result = failed(Reason.NOT_FOUND, error.message)
     steps.stop_requested = signals.word
     steps.finish(work, turn, result)
+
+
+def _may_be_durable(spec: AgentSpec) -> bool:
+    """Return whether an agent may be durable: which function is, only the function itself tells."""
+    if spec.http is not None:
+        return spec.http.durable is not None
+    return spec.kind is AgentKind.PYTHON
 
 
 def _durable() -> ModuleType:

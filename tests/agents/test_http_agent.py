@@ -17,8 +17,9 @@ from datetime import timedelta
 import pytest
 
 from routines.agents.base import Usage
-from routines.agents.http_agent import idempotency_key, run_http
+from routines.agents.http_agent import run_http
 from routines.agents.http_connection import proxy_for
+from routines.agents.http_messages import idempotency_key
 from routines.agents.output import HEAD_BYTES, TAIL_BYTES
 from routines.domain.agent import AgentKind, AgentSpec, OutputFormat
 from routines.domain.http_agent import Events, HttpSigns, HttpSpec

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from routines.domain.agent import AgentKind, AgentSpec, OutputFormat
-from routines.domain.http_agent import DEFAULT_BODY, Events, HttpSigns, HttpSpec
+from routines.domain.http_agent import DEFAULT_BODY, Events, HttpDurable, HttpSigns, HttpSpec
 
 URL = "http://127.0.0.1:8787/invoke"
 
@@ -153,3 +153,64 @@ def test_cost_of_a_server_is_known_if_its_place_is(parse_workspace):
     limited = "agent: a\nlimits: {usd_per_day: 1}\n"
     assert parse_workspace(limited + entry("read: {reply: r, cost: usd}"))[1] == ()
     assert "reports no cost" in only(parse_workspace(limited + entry(""))).message
+
+
+# Durable ------------------------------------------------------------------------------------------
+
+RUNS = "inspect: 'http://x/runs/{run}', cancel: 'http://x/runs/{run}/cancel'"
+
+
+def test_a_durable_entry_reaches_the_agent_and_what_is_handed_over(parse_workspace):
+    settings, problems = parse_workspace(
+        entry(
+            f"durable: {{{RUNS}, run: run.id, state: run.state, detail: run.error,"
+            " words: {completed: [succeeded, done], failed: error},"
+            " waiting: {when: {state: needs-approval}}}"
+        )
+    )
+    assert problems == ()
+    spec = settings.agents["a"]
+    assert spec.http.durable == HttpDurable(
+        inspect="http://x/runs/{run}",
+        cancel="http://x/runs/{run}/cancel",
+        run="run.id",
+        state="run.state",
+        detail="run.error",
+        words={"succeeded": "completed", "done": "completed", "error": "failed"},
+        waiting=HttpSigns(when=(("state", "needs-approval"),)),
+    )
+    assert AgentSpec.from_json(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize(
+    ("lines", "key", "message"),
+    [
+        ("durable: {inspect: 'http://x/runs/{run}'}", "durable", "`cancel` is missing"),
+        ("durable: {}", "durable", "`inspect` is missing"),
+        (
+            "durable: {inspect: http://x/runs, cancel: 'http://x/{run}'}",
+            "durable.inspect",
+            "expected {run} in it",
+        ),
+        (
+            "durable: {inspect: 'http://{run}/runs', cancel: 'http://x/{run}'}",
+            "durable.inspect",
+            "expected {run} in the path",
+        ),
+        (
+            "durable: {inspect: 'ftp://x/{run}', cancel: 'http://x/{run}'}",
+            "durable.inspect",
+            "expected an address",
+        ),
+        (f"durable: {{{RUNS}, words: {{done: x}}}}", "durable.words.done", "unknown key 'done'"),
+        (
+            f"durable: {{{RUNS}}}\noutput: events\nevents: {{text: {{a: b}}}}",
+            "output",
+            "the answers about a run are JSON",
+        ),
+        (f"durable: {{{RUNS}}}\nlost: {{status: [404]}}", "lost", "no meaning beside `durable`"),
+    ],
+)
+def test_what_could_not_work_for_a_run_is_refused(parse_workspace, lines, key, message):
+    _, problems = parse_workspace(entry(lines))
+    assert [p for p in problems if p.key == f"agents.a.{key}" and message in p.message], problems

@@ -98,6 +98,7 @@ AGENT = {
     "headers": (LIST, "expected headers", "{Host: x}", "not yours to set"),
     "events": (LIST, "expected keys and values", "{name: a..b}", "expected a dotted path"),
     "waits": (LIST, "expected keys and values", "{connect: 10}", "waits.connect: 10"),
+    "durable": (LIST, "expected keys and values", "{inspect: 'http://x/'}", "expected {run}"),
     "approve": (LIST, "expected keys and values", "{kinds: [all]}", "expected read, edit"),
     "authenticate": (LIST, "expected the id of a method", '""', "expected the id of a method"),
 }
@@ -111,7 +112,7 @@ def routine_with(key, value):
 
 def agent_with(key, value):
     around = "" if key in {"command", "python", "http", "acp", "preset"} else "    command: [x]\n"
-    if key in {"body", "headers", "events", "waits"}:
+    if key in {"body", "headers", "events", "waits", "durable"}:
         around = "    http: http://127.0.0.1:8080/\n"
     if key in {"approve", "authenticate"}:
         around = "    acp: [x]\n"
