@@ -151,6 +151,11 @@ class HttpSpec:
     silence: timedelta | None = None
     durable: HttpDurable | None = None
 
+    @property
+    def shown(self) -> str:
+        """The address as it may be shown: what stands behind `?` may well be a key."""
+        return self.url.partition("?")[0]
+
     def uses(self, placeholder: str) -> bool:
         """Return whether the body has this placeholder."""
         return f"{{{placeholder}}}" in _texts(self.body)

@@ -101,7 +101,7 @@ def _resolve(
     if spec is None:
         return None, f"no agent is called {name!r}"
     if spec.http is not None:
-        return spec.http.url, missing_extra("httpx", extra="http")
+        return spec.http.shown, missing_extra("httpx", extra="http")
     if spec.kind not in {AgentKind.COMMAND, AgentKind.ACP}:
         return spec.python or name, None
     program = find_program(spec.command[0], path=path, cwd=cwd or os.curdir)

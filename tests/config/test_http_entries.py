@@ -36,6 +36,11 @@ def test_an_address_alone_is_an_entry(parse_workspace):
     assert spec.http == HttpSpec(url=URL, body=DEFAULT_BODY)
 
 
+def test_a_key_in_an_address_is_not_shown(parse_workspace):
+    settings, _ = parse_workspace(entry("", f"{URL}?key=secret"))
+    assert settings.agents["a"].http.shown == URL
+
+
 def test_every_key_reaches_the_entry_and_what_is_handed_over(parse_workspace):
     settings, problems = parse_workspace(
         entry(
