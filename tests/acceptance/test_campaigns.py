@@ -3,7 +3,7 @@
 import pytest
 
 from tests.acceptance.helpers import Workspace, end_of, eventually, stamp
-from tests.campaigns import clocks, kill9, mixed, races, stops
+from tests.campaigns import clocks, flood, kill9, mixed, races, stops
 
 
 def show(result):
@@ -79,3 +79,10 @@ def test_every_policy_under_schedulers_passes_deliveries_and_hands_that_are_kill
     assert not result.wrong, show(result)
     assert result.turns > 20, show(result)
     assert result.kills.get("schedulers"), show(result)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", flood.WAYS)
+def test_what_an_agent_prints_without_end_fills_neither_memory_nor_disk(way, tmp_path):
+    found = flood.flood(way, 48, tmp_path / "ws")
+    assert not found.wrong, found.line()

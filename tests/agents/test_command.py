@@ -959,3 +959,173 @@ def test_what_failed_with_json_on_stdout_is_told_in_words(run, script, detail):
     result = run("sh", "-c", script, output=OutputFormat.JSON, read={"reply": "result"})
 
     assert verdict(result) == (Outcome.FAILED, Reason.EXIT, detail)
+
+
+# What an entry may say besides -------------------------------------------------------------------
+
+
+LATER = {"first": False, "native_session": "n-1"}
+RESUMING = ("--resume", "{native_session}")
+
+
+def later(turn):
+    return make_turn(key=turn.key, **LATER)
+
+
+@pytest.mark.parametrize(
+    ("script", "signs", "reason"),
+    [
+        # Exact, on stderr, beside a failure, and nothing was printed.
+        ("echo 'x: gone for good' >&2; exit 1", {"lost": Signs(stderr=("gone",))}, "session-lost"),
+        ("exit 9", {"lost": Signs(exit=(9,))}, "session-lost"),
+        (
+            "echo 'no network' >&2; exit 1",
+            {"not_started": Signs(stderr=("no net",))},
+            "not-started",
+        ),
+        ("echo 'in use' >&2; exit 1", {"busy": Signs(stderr=("in use",))}, "busy"),
+        # Of several the conversation that is gone comes first: waiting would not help.
+        (
+            "echo 'gone, in use' >&2; exit 1",
+            {"busy": Signs(stderr=("in use",)), "lost": Signs(stderr=("gone",))},
+            "session-lost",
+        ),
+    ],
+)
+def test_a_sign_says_that_nothing_was_done(run, turn, script, signs, reason):
+    result = run("sh", "-c", script, "sh", *RESUMING, first=("x", "y"), turn=later(turn), **signs)
+
+    assert (result.outcome, result.reason) == (None, Reason(reason))
+    assert result.detail.startswith("exit ")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo gone; exit 1",
+        "echo 'I am gone' ; echo gone >&2; exit 1",
+        "echo gone >&2; exit 0",
+        "echo Gone >&2; exit 1",
+    ],
+)
+def test_what_only_looks_like_a_sign_is_none(run, turn, script):
+    signs = {"lost": Signs(stderr=("gone",)), "not_started": Signs(stderr=("gone",))}
+    result = run("sh", "-c", script, "sh", *RESUMING, first=("x", "y"), turn=later(turn), **signs)
+
+    assert result.outcome is not None
+
+
+def test_the_first_turn_of_a_conversation_can_not_lose_it(run, turn):
+    lost = Signs(stderr=("gone",), exit=(9,))
+    result = run("sh", "-c", "echo gone >&2; exit 9", lost=lost, turn=make_turn(key=turn.key))
+
+    assert (result.outcome, result.reason) == (Outcome.FAILED, Reason.EXIT)
+
+
+@pytest.mark.parametrize(
+    ("event", "code", "never"),
+    [
+        ({"is_error": True, "why": "server is down"}, 0, True),
+        ({"is_error": True, "why": "server is down"}, 1, True),
+        ({"why": "server is down"}, 1, True),
+        # Declared nothing, and exit 0; or said by the model.
+        ({"why": "server is down"}, 0, False),
+        ({"is_error": True, "why": "other", "result": "server is down"}, 1, False),
+        ({"is_error": False, "result": "server is down"}, 0, False),
+    ],
+)
+def test_a_sign_in_a_declared_failure_counts_and_in_a_reply_it_never_does(run, event, code, never):
+    result = run(
+        *printing(event, exit_code=code),
+        output=OutputFormat.JSON,
+        read={"reply": "result", "failed": "is_error", "error": "why"},
+        not_started=Signs(error=("server is down",)),
+    )
+
+    assert (result.outcome is None) == never
+    if never:
+        assert result.detail == f"exit {code}: server is down"
+
+
+@pytest.mark.parametrize(
+    ("printed", "read", "usage", "native"),
+    [
+        ("Token usage: 1,204 input, 33 output", {"tokens": "usage:"}, {"tokens": 1237}, None),
+        ('Token usage: 5 input, {"cached": 9}', {"tokens": "usage:"}, {"tokens": 5}, None),
+        ("cost: $0.25 in all", {"cost": "cost:"}, {"usd": 0.25}, None),
+        ("session_id: a-1\nsession_id: b-2\nbye", {"native_session": "session_id:"}, None, "b-2"),
+        ("nothing of it", {"tokens": "usage:", "native_session": "id:"}, None, None),
+        ("session_id: --evil", {"native_session": "session_id:"}, None, None),
+        ("Token usage: none", {"tokens": "usage:"}, None, None),
+    ],
+)
+def test_what_stands_on_stderr_is_read_from_its_last_line(run, printed, read, usage, native):
+    result = run("sh", "-c", 'printf "%s\\n" "$1" >&2; echo hi', "sh", printed, read_stderr=read)
+    said = result.reply
+
+    assert (None if said.usage is None else said.usage.to_json()) == usage
+    assert (said.native_session, said.text) == (native, "hi\n")
+
+
+def test_an_id_on_stderr_is_told_and_compared_like_any_other(run, turn):
+    told = []
+    read = {"native_session": "id:"}
+    words = ("sh", "-c", "echo id: $1 >&2", "sh")
+    run(*words, "n-1", read_stderr=read, on_native_session=told.append)
+    other = run(*words, "n-2", *RESUMING, first=("x",), read_stderr=read, turn=later(turn))
+
+    assert told == ["n-1"]
+    assert other.reason is Reason.SESSION_CHANGED
+
+
+def test_events_are_added_up_where_the_entry_says_so(run):
+    events = [{"type": "step", "cost": 0.1, "n": {"input": 2, "output": 1}}] * 3
+    result = run(
+        *printing(*events, {"type": "other", "cost": 9}, {"type": "text", "text": "done"}),
+        output=OutputFormat.JSONL,
+        read={
+            "reply": "text",
+            "cost": "sum of cost where type = step",
+            "tokens": "sum of n where type = step",
+        },
+    )
+
+    assert result.reply.usage.to_json() == {"usd": pytest.approx(0.3), "tokens": 9}
+
+
+def test_options_stand_where_the_command_has_a_place_for_them():
+    spec = spec_of(
+        "codex",
+        "exec",
+        "{options}",
+        "resume",
+        "{session}",
+        "-",
+        model=("--model", "{model}"),
+        args=("--all",),
+    )
+    words = command_words(spec, make_turn(), args=["--mine", "{session}"], model="m")
+
+    # The routine's words come last, and are taken as they are.
+    expected = ["codex", "exec", "--model", "m", "--all", "--mine", "{session}", "resume"]
+    assert words == [*expected, "routine:digest", "-"]
+
+
+def test_a_conversation_in_a_file_is_looked_for_before_anything_is_started(run, turn, tmp_path):
+    file = tmp_path / "talk"
+    words = (
+        "sh",
+        "-c",
+        "echo ran > ran; cat $1 2>/dev/null; echo more >> $1",
+        "sh",
+        "{session_file}",
+    )
+    first = run(*words, turn=make_turn(key=turn.key, session_file=str(file)))
+    again = run(*words, turn=make_turn(key=turn.key, session_file=str(file), first=False))
+    file.unlink()
+    (tmp_path / "ran").unlink()
+    gone = run(*words, turn=make_turn(key=turn.key, session_file=str(file), first=False))
+
+    assert (first.outcome, again.reply.text) == (Outcome.COMPLETED, "more\n")
+    assert (gone.outcome, gone.reason) == (None, Reason.SESSION_LOST)
+    assert not (tmp_path / "ran").exists()

@@ -6,6 +6,7 @@ FR-04, FR-09, FR-10) in `tests/acceptance/test_asked_for.py`.
 """
 
 import itertools
+import json
 from collections import Counter
 from datetime import timedelta
 
@@ -13,6 +14,7 @@ import pytest
 
 from routines.agents.base import Reply, TurnFailed, Usage
 from routines.domain.limits import DayLimit
+from routines.domain.occurrence import Kind
 from routines.domain.retry import Retry
 from routines.domain.routine import CatchUpPolicy
 from routines.domain.timetable import offset_of
@@ -240,3 +242,72 @@ async def test_fresh_session_goes_with_its_record_and_a_stable_one_stays(stage):
 
     left = sorted(ledger.session for ledger in stage.sessions.all())
     assert left == ["routine:fresh@2026-06-03T09:00:00Z", "routine:stable"]
+
+
+# FR-07: agents that schedule, move and end their own work, within bounds.
+
+
+class Watching:
+    """An agent that watches a deploy: it sets its alarm, moves it once, and ends it when done."""
+
+    def __init__(self, stage):
+        self.stage, self.engine, self.said = stage, None, []
+        self.checks = 0
+
+    def __call__(self, turn):
+        tools = self.engine.tools(turn.session)
+        if turn.trigger == "schedule":
+            # Too often is refused, with what to ask instead; what is asked then is enough.
+            self.said.append(tools.call("wake", {"every": "1m", "prompt": "look"}))
+            self.said.append(tools.call("wake", {"every": "10m", "prompt": "look"}))
+            return "watching"
+        self.checks += 1
+        pending = json.loads(json.dumps(tools.call("wakeups").data))["wakeups"]
+        if self.checks == 2:
+            # Moved: the old one goes, and another one takes its place.
+            tools.call("unwake", {"id": pending[0]["id"]})
+            self.said.append(tools.call("wake", {"every": "30m", "prompt": "look less often"}))
+        if self.checks == 4:
+            # The stop condition is its own: from here on nothing comes.
+            self.said.append(tools.call("unwake", {"id": pending[0]["id"]}))
+        return f"check {self.checks}"
+
+
+async def test_an_agent_sets_moves_and_ends_its_own_work_and_each_act_says_whose_it_was(stage):
+    watching = Watching(stage)
+    stage.agent = RecordingAgent(watching)
+    async with stage.running(routine(schedule=cron("0 9 * * *"))) as engine:
+        watching.engine = engine
+        await stage.clock.advance_to(at("13:00"))
+        too_often, first, moved, ended = watching.said
+        assert engine.tools("routine:digest").call("wakeups").data["wakeups"] == []
+
+    assert too_often.refused
+    assert "Nothing was scheduled" in too_often.text
+    assert "10m" in too_often.text
+    assert not any(answer.refused for answer in (first, moved, ended))
+    # Every ten minutes, then every thirty, then never again.
+    assert [f"{turn.slot:%H:%M} {turn.trigger}" for turn in stage.agent.turns] == [
+        "09:00 schedule",
+        "09:10 wake-up",
+        "09:20 wake-up",
+        "09:50 wake-up",
+        "10:20 wake-up",
+    ]
+    woken = [r for r in stage.records() if r.occurrence.kind is Kind.WAKE]
+    assert {record.outcome for record in woken} == {"completed"}
+    # Who made it, and in which turn: the routine's own for the first, a woken one for the second.
+    made_in = [record.claim["wakeup"]["created_in_turn"] for record in woken]
+    ours = [turn.key for turn in stage.agent.turns]
+    assert made_in == [ours[0], ours[0], ours[2], ours[2]]
+
+
+async def test_an_agent_can_neither_end_nor_see_the_work_of_another_session(stage):
+    async with stage.running(routine(schedule=cron("0 9 * * *"))) as engine:
+        engine.tools("routine:other").call("wake", {"in": "2h", "prompt": "theirs"})
+        (theirs,) = stage.wakeups.pending("routine:other")
+        mine = engine.tools("routine:digest")
+
+        assert mine.call("wakeups").data["wakeups"] == []
+        assert mine.call("unwake", {"id": theirs.id}).refused
+        assert stage.wakeups.pending("routine:other") == [theirs]
