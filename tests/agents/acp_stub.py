@@ -217,6 +217,7 @@ def main():
     for message in messages:
         method, number, params = message.get("method"), message.get("id"), message.get("params")
         if f"silent-at:{method}" in WORDS:
+            open(f"{FOLDER}/ready", "w").close()
             continue
         if f"dies-at:{method}" in WORDS:
             sys.exit(3)
@@ -253,7 +254,7 @@ def main():
                 if "answers-first" in WORDS:
                     # As Gemini CLI 0.61.0 does: the answer, and then the past.
                     for text in talk(session):
-                        time.sleep(0.2)
+                        time.sleep(0.05)
                         chunk(session, text, "user_message_chunk")
                         chunk(session, "REPLAYED")
             elif method == "session/prompt":
