@@ -30,7 +30,7 @@ from routines.domain.ledger import (
 from routines.domain.limits import DayLimit, over_limit
 from routines.domain.masking import Masker, declared_secrets
 from routines.domain.names import format_instant, safe_name
-from routines.domain.occurrence import Kind
+from routines.domain.occurrence import Kind, slot_of_file
 from routines.domain.outcome import Outcome, Reason, Warn, one_line
 from routines.domain.record import Event, Owner, Record
 from routines.domain.retry import Again, GiveUp, Park, next_try
@@ -319,10 +319,15 @@ class TurnSteps:
 
     def _is_stale(self, record: Record, now: datetime) -> bool:
         routine, slot = record.occurrence.owner, record.occurrence.instant
-        newest, _ = ClaimStore(self.state).newest_slot(routine, until=now)
         given_up = CursorStore(self.state).newest_missed(routine, until=now)
-        return (newest is not None and newest > slot) or (
-            given_up is not None and given_up.last > slot
+        if given_up is not None and given_up.last > slot:
+            return True
+        claims = ClaimStore(self.state)
+        newer = claims.walk([safe_name(routine)], since=slot + timedelta(seconds=1), until=now)
+        return any(
+            _took_its_place(claims.read_path(path))
+            for path in newer
+            if slot_of_file(os.path.basename(path)) is not None
         )
 
     def _open_ledger(self, work: Work, now: datetime) -> Ledger:
@@ -727,6 +732,17 @@ class TurnSteps:
                 "output-not-kept",
                 extra={"ref": self.ref, "error": files.fault(error, "write", folder).message},
             )
+
+
+def _took_its_place(newer: Record | None) -> bool:
+    """Return whether a newer slot goes before one that is about to start.
+
+    One that was skipped since this one was on its way, or waits for its end, does not: to give
+    this one up for it would lose both.
+    """
+    if newer is None or newer.last == Event.BUFFERED.value:
+        return False
+    return newer.outcome is not Outcome.SKIPPED or newer.reason is not Reason.OVERLAP
 
 
 def settle_calmly(

@@ -11,8 +11,11 @@ import pytest
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome
 from routines.domain.record import Event, Owner
+from routines.domain.routine import OverlapPolicy
 from routines.engine import host
 from routines.engine.off_loop import quiet
+from routines.engine.turns import TurnSteps
+from routines.engine.work import work_of
 from routines.errors import SessionBusyError
 from routines.store.claims import Draft
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, content, every, once, put, routine
@@ -329,6 +332,32 @@ async def test_unstarted_claim_older_than_one_that_ran_is_missed_stale(stage):
     await look(stage, routine(schedule=every(5)))
 
     assert stage.history() == ["08:05 missed stale", "08:10 interrupted owner-died"]
+
+
+@pytest.mark.parametrize("overlap", [OverlapPolicy.SKIP, OverlapPolicy.BUFFER_ONE])
+async def test_slot_that_takes_longer_to_start_than_to_the_next_one_is_not_lost_with_it(
+    stage, overlap
+):
+    """The newer one was skipped for it, or waits for it: to give it up too would lose both."""
+    often = routine(schedule=every(5), overlap=overlap)
+    stage.clock.set(at("08:05"))
+    line = {"routine": "digest", "session": "routine:digest", "owner": owner().to_json()}
+    slow = stage.claims.take(Draft(SLOT, line | {"due_at": at("08:05")}), at=stage.clock.now())
+    async with stage.running(often):
+        await stage.clock.advance_to(at("08:10:30"))
+        newer = {"skip": "08:10 skipped overlap", "buffer-one": "08:10 buffered"}[overlap]
+        assert stage.history() == ["08:05 claimed", newer]
+        lease = stage.sessions.take("routine:digest", clock=stage.clock)
+        steps = TurnSteps(stage.state, slow, lease, clock=stage.clock, owner=owner())
+        begun = steps.begin(work_of(often, root=stage.root, agent=None, agent_name="host"))
+        lease.let_go()
+        slow.settle(Outcome.COMPLETED, at=stage.clock.now())
+        slow.let_go()
+        await stage.clock.advance_to(at("08:14"))
+
+    assert begun is not None, "it starts"
+    newer = {"skip": "08:10 skipped overlap", "buffer-one": "08:10 completed"}[overlap]
+    assert stage.history() == ["08:05 completed", newer]
 
 
 async def test_unstarted_claim_of_a_routine_that_is_gone_is_skipped_edited(stage):
