@@ -10,6 +10,7 @@ NAMES = (
     "burst",
     "punctual",
     "wakeups",
+    "jobs",
     "retained",
     "records",
     "commands",

@@ -259,7 +259,7 @@ class JobStore:
 
     def find_by_key(self, key: str) -> Known | None:
         """Return what is known under the key of an id, or None; changes nothing."""
-        job = self._record(key) or self._batches.find(key)
+        job = self._job(key)
         if job is None:
             return None
         record = self._claims.read(job.occurrence)
@@ -270,6 +270,10 @@ class JobStore:
         # Claimed since it was looked for; or long ended, and its record was pruned.
         return Known(job, self._claims.read(job.occurrence), is_queued=False)
 
+    def _job(self, key: str) -> Job | None:
+        """Return what was accepted under a key; read again where a batch was spread meanwhile."""
+        return self._record(key) or self._batches.find(key) or self._record(key)
+
     def _is_named(self, job: Job) -> bool:
         return (
             self._queued.has(job.place)
@@ -279,7 +283,7 @@ class JobStore:
 
     def is_accepted(self, job: Job) -> bool:
         """Return whether *job* still is what its id means: it was not purged."""
-        known = self._record(key_of(job.id))
+        known = self._job(key_of(job.id))
         return known is not None and known.number == job.number
 
     def open_records(self) -> Iterator[Record]:
@@ -346,8 +350,15 @@ class JobStore:
         """Remove names of jobs that were never accepted."""
         if names:
             with contextlib.suppress(StoreBusy), self.adding():
-                # Nobody is adding now: a name without a job belongs to one that died.
-                self._later.remove(one for one in names if self.peek(one.place) is None)
+                self._later.remove(one for one in names if self._is_dead(one.place))
+
+    def _is_dead(self, place: Place) -> bool:
+        """Return whether a name belongs to a job that was never accepted; under the lock.
+
+        Nobody is adding one now; and what is in a batch has its names before its file. Asked in
+        this order: a batch that was spread since has its files.
+        """
+        return place.key not in self._batches.digests() and self.peek(place) is None
 
     def tidy(self) -> None:
         """Remove folders that were found empty on the way."""
@@ -360,9 +371,7 @@ class JobStore:
         job = self.peek(place)
         if job is None:
             with contextlib.suppress(StoreError), self.adding():
-                # Nobody is adding now: a name without a job belongs to one that died.
-                job = self.peek(place)
-                if job is None:
+                if self._is_dead(place):
                     self._queued.remove(place, current=self.current())
                     if queue is not None:
                         self._queue(queue).remove(place, current=self.current())

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.acceptance.helpers import Workspace, end_of, eventually, stamp
-from tests.campaigns import clocks, flood, kill9, mixed, races, stops
+from tests.campaigns import clocks, flood, jobs, kill9, mixed, races, stops
 
 
 def show(result):
@@ -86,3 +86,17 @@ def test_every_policy_under_schedulers_passes_deliveries_and_hands_that_are_kill
 def test_what_an_agent_prints_without_end_fills_neither_memory_nor_disk(way, tmp_path):
     found = flood.flood(way, 48, tmp_path / "ws")
     assert not found.wrong, found.line()
+
+
+@pytest.mark.slow
+def test_producers_and_workers_of_a_queue_that_are_killed_add_up():
+    result = jobs.campaign(seconds=20, producers=4, every=0.5, seed=5, pace=0.3, least=20)
+    assert not result.wrong, show(result)
+    assert result.accepted >= 20, show(result)
+    assert result.kills, show(result)
+
+
+@pytest.mark.slow
+def test_four_processes_drain_a_queue_and_each_job_is_done_once():
+    result = jobs.drain(200)
+    assert not result.wrong, show(result)

@@ -128,6 +128,29 @@ def test_a_batch_that_a_live_process_spreads_is_left_to_it(queue: Queue) -> None
         other.purges.purge("default", by="bob")
 
 
+def test_a_look_while_a_batch_is_being_spread_loses_none_of_it(queue: Queue) -> None:
+    """The names of a job are there before its file: what looks dead then is only being added."""
+    other = another(queue)
+    real = files.create_many
+
+    def look_first(items: Any, **more: Any) -> Any:
+        files.create_many = real
+        assert list(other.jobs.queued()), "the names are there"
+        assert other.work.claim() is None
+        assert other.jobs.find("b") is not None
+        return real(items, **more)
+
+    files.create_many = look_first
+    try:
+        queue.jobs.add([request("a"), request("b"), request("c", after="1m")], by="ana")
+    finally:
+        files.create_many = real
+
+    assert order(queue) == ["a", "b"]
+    queue.clock.advance(minutes=1)
+    assert order(queue) == ["c"]
+
+
 def test_ids_that_differ_in_case_alone_are_two_jobs(queue: Queue) -> None:
     queue.add("Build")
     queue.add("build")
