@@ -96,6 +96,7 @@ class Authorizer:
         self._firings: dict[_Key, _Asked] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._has_answers = False
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Ask on *loop* from now on; what was asked before is forgotten."""
@@ -217,6 +218,21 @@ class Authorizer:
             for key in idle[: len(idle) // 2]:
                 del self._firings[key]
 
+    async def answered(self) -> bool:
+        """Wait until what is asked about firings is answered, or is not.
+
+        Returns:
+            Whether anything was since this was last asked: it is time to look again.
+        """
+        # What a pass has asked for begins on the loop, after it.
+        await asyncio.sleep(0)
+        asked = list(self._tasks)
+        if asked:
+            await asyncio.wait(asked)
+        # A quick hook has answered before the pass that asked had ended.
+        answered, self._has_answers = self._has_answers, False
+        return answered
+
     def _ask_soon(self, key: _Key, caller: str, told: dict[str, Any]) -> None:
         task = asyncio.ensure_future(self._decide(key, caller, told))
         self._tasks.add(task)
@@ -236,6 +252,7 @@ class Authorizer:
         finally:
             asked.asking = False
             asked.at, asked.awake = self._clock.now(), self._clock.awake()
+            self._has_answers = True
         self._on_answer()
 
 

@@ -610,7 +610,7 @@ class Engine:
             records += done.settled
             turns = [self._in_flight[ready.claim.record.ref] for ready in done.ready]
             records += [await running.done for running in turns]
-            if not turns:
+            if not turns and not await self._authorizer.answered():
                 return records
 
     @contextlib.asynccontextmanager

@@ -349,6 +349,27 @@ async def test_wake_up_that_an_agent_set_is_asked_about_when_it_fires(stage):
     assert [(one.outcome, one.reason) for one in stage.records()] == [("skipped", "refused")]
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_single_pass_waits_for_the_hook(stage, allowed):
+    async with stage.running(QUIET) as engine:
+        await make(engine)
+    stage.clock.move(10 * MINUTE)
+    async with stage.engine(QUIET, authorize=Hook(lambda *_: allowed)).opened() as engine:
+        records = await engine.tick()
+
+    assert [record.outcome for record in records] == ["completed" if allowed else "skipped"]
+
+
+async def test_a_single_pass_does_not_wait_for_an_outage_to_end(stage):
+    async with stage.running(QUIET) as engine:
+        await make(engine)
+    stage.clock.move(10 * MINUTE)
+    async with stage.engine(QUIET, authorize=raises).opened() as engine:
+        assert await engine.tick() == []
+
+    assert len(stage.wakeups.pending(SESSION)) == 1
+
+
 async def test_stop_while_a_hook_hangs_is_no_wait(stage):
     asked = asyncio.Event()
 
