@@ -51,7 +51,7 @@ from routines.store.claims import ClaimStore
 from routines.store.control import CancelStore, SwitchStore
 from routines.store.cursors import CursorStore
 from routines.testing import START
-from tests.engine.stage import HOUR, MINUTE, SECOND, Stage, cron, every
+from tests.engine.stage import HOUR, MINUTE, SECOND, Mortal, Stage, cron, every
 
 NAMES = ("a", "b", "c")
 WHO = "ana@studio"
@@ -337,6 +337,12 @@ class Books:
         if record.occurrence.kind is Kind.WAKE:
             # Without its routine a session goes by what is usual.
             policy = replace(policy, attempts=max(policy.attempts, Retry().attempts))
+            for sharer in self.machine.routines.values():
+                # A session that routines share is woken as the first of them that says so.
+                if routine is None and sharer.session == record.session:
+                    attempts = max(policy.attempts, sharer.retry.attempts)
+                    started = policy.started or sharer.retry.started
+                    policy = replace(policy, attempts=attempts, started=started)
         automatic, started = 0, None
         for line in record.events:
             match line["event"]:
@@ -578,6 +584,12 @@ NAME = st.sampled_from(NAMES)
 class Machine(RuleBasedStateMachine):
     """Everything that may happen to a state folder, in any order."""
 
+    actor_kind = Actor
+
+    def agent_of_an_engine(self):
+        """What an engine is given for an agent; each has one of its own, as each process has."""
+        return Mortal(self.actor)
+
     def __init__(self):
         super().__init__()
         there = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -588,7 +600,7 @@ class Machine(RuleBasedStateMachine):
         self.calls, files.calls = files.calls, self.disk
         self.stage = Stage(self.folder.name)
         self.clock = self.stage.clock
-        self.stage.agent = self.actor = Actor(self)
+        self.actor = self.actor_kind(self)
         self.state = self.stage.state
         self.steps = []
         self.engines, self.tasks, self.fired = [], [], set()
@@ -624,7 +636,11 @@ class Machine(RuleBasedStateMachine):
         self.do(self._start())
 
     async def _start(self):
-        engine = self.stage.engine(*self.present(), limits=Limits(concurrency=self.concurrency))
+        engine = self.stage.engine(
+            *self.present(),
+            agent=self.agent_of_an_engine(),
+            limits=Limits(concurrency=self.concurrency),
+        )
         try:
             await engine.start()
         except StoreError:
@@ -1038,11 +1054,15 @@ class Machine(RuleBasedStateMachine):
         self.do(self.clock.advance(2 * HOUR - 10 * SECOND, step=5 * MINUTE))
         self.do(self.clock.advance(3 * MINUTE))
         self.adds_up()
+        self.wait_for_what_runs()
         for engine in self.engines:
             self.do(self._stop(engine, timedelta(0)))
         self.engines.clear()
         self.books.look()
         self._all_has_ended()
+
+    def wait_for_what_runs(self):
+        """Let what was begun a moment ago end: here each turn answers at once."""
 
     def _all_has_ended(self):
         now = self.clock.now()
@@ -1091,9 +1111,9 @@ class Machine(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-def play(steps):
+def play(steps, kind=Machine):
     """Play *steps*, each a name and what it is given; return the error they end with, or None."""
-    machine = Machine()
+    machine = kind()
     try:
         for name, given in steps:
             getattr(machine, name)(**given)

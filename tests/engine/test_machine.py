@@ -10,12 +10,13 @@ from hypothesis import HealthCheck, Phase, settings
 
 from routines.domain.retry import Retry
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy
+from tests.engine.durable_machine import DurableMachine
 from tests.engine.machine import Machine, play
 from tests.engine.stage import HOUR, MINUTE, SECOND, every, routine
 
 # The same sequences each time. One that fails is printed as it is: the campaign cuts it down, which
 # would take minutes here.
-Machine.TestCase.settings = settings(
+SETTINGS = settings(
     max_examples=20,
     stateful_step_count=50,
     phases=[Phase.explicit, Phase.generate],
@@ -24,7 +25,10 @@ Machine.TestCase.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+Machine.TestCase.settings = SETTINGS
+DurableMachine.TestCase.settings = settings(SETTINGS, max_examples=15)
 TestMachine = Machine.TestCase
+TestDurableMachine = DurableMachine.TestCase
 
 
 # Sequences that failed once, cut down to what they need -----------------------------------------
