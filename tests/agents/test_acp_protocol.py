@@ -1,0 +1,93 @@
+"""The protocol without a process: whatever an agent says, in whatever pieces."""
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from routines.agents.acp_protocol import Asked, Conversation
+from routines.domain.acp_agent import DEFAULT_ACP_READ, AcpSpec
+from routines.domain.agent import AgentKind, AgentSpec
+from routines.domain.outcome import Outcome
+
+SPEC = AgentSpec(name="x", kind=AgentKind.ACP, acp=AcpSpec(kinds=("read",)), read=DEFAULT_ACP_READ)
+WORDS = st.sampled_from(
+    ["initialize", "session/update", "session/request_permission", "fs/read_text_file", "s", "",
+     "agent_message_chunk", "tool_call", "text", "end_turn", "read", "reject_once", "allow_once"]
+)  # fmt: skip
+KEYS = st.sampled_from(
+    ["id", "method", "params", "result", "error", "sessionId", "update", "sessionUpdate",
+     "content", "type", "text", "options", "optionId", "kind", "toolCall", "title", "stopReason",
+     "usage", "totalTokens", "code", "message", "data", "protocolVersion", "agentCapabilities",
+     "sessionCapabilities", "resume", "loadSession"]
+)  # fmt: skip
+LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 9), st.floats(), WORDS, st.text(max_size=5)
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=4)),
+    max_leaves=12,
+)
+# Answers that lead on, so that what is random meets every phase.
+STEPS = [
+    {"result": {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}}},
+    {"result": {"sessionId": "s"}},
+    {"result": {"stopReason": "end_turn"}},
+]
+
+
+def begin(said, session=None):
+    conversation = Conversation(Asked(prompt="hi", cwd="/ws", native_session=session), SPEC)
+    conversation.begin(lambda data: said.append(json.loads(data)))
+    return conversation
+
+
+def line(message):
+    return json.dumps(message).encode() + b"\n"
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(VALUES, st.none()), max_size=12), st.booleans())
+def test_whatever_an_agent_says_is_no_error_of_ours(messages, resumed):
+    said, steps = [], iter(STEPS)
+    conversation = begin(said, "s" if resumed else None)
+    for message in messages:
+        # None of them stands for the next answer that leads on.
+        step = next(steps, None) if message is None else None
+        conversation.hear(line(message if step is None else {"id": said[-1].get("id"), **step}))
+        conversation.settle()
+    conversation.interrupt()
+
+    text, _ = conversation.reply()
+    assert isinstance(text, str)
+    conversation.said.usage()
+    assert conversation.over or conversation.verdict is None
+    assert all(message["jsonrpc"] == "2.0" for message in said)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 400), max_size=20))
+def test_messages_may_come_in_any_pieces(sizes):
+    said = []
+    conversation = begin(said)
+    chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "naïve"}}
+    update = {"method": "session/update", "params": {"sessionId": "s", "update": chunk}}
+    for step in (STEPS[0], STEPS[1], update, STEPS[2]):
+        data = line(step if "method" in step else {"id": said[-1]["id"], **step})
+        for size in sizes:
+            conversation.hear(data[:size])
+            data = data[size:]
+        conversation.hear(data)
+
+    assert conversation.verdict.outcome is Outcome.COMPLETED
+    assert conversation.reply() == ("naïve", ())
+
+
+def test_answer_that_comes_twice_is_one():
+    said = []
+    conversation = begin(said)
+    first = {"id": said[0]["id"], **STEPS[0]}
+    conversation.hear(line(first) * 3)
+
+    assert [message["method"] for message in said] == ["initialize", "session/new"]
