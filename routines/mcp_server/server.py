@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from typing import Any, BinaryIO, cast
 
 import anyio
@@ -22,6 +23,8 @@ from routines.version import VERSION
 NAME = "routines"
 # A call with the largest arguments, and what the protocol puts around them.
 _LONGEST_LINE = LARGEST_ARGUMENTS + 64 * 1024
+# An agent that has closed our stdin waits for us before it ends, and its turn with it.
+_AFTER_THE_END_S = 0.5
 # Where the id of a message stands that can't be read whole.
 _HEAD = 4096
 _ID = re.compile(rb'"id"\s*:\s*([0-9]{1,15}|"[^"\\]{1,100}")')
@@ -120,6 +123,11 @@ class _Lines:
     def readline(self) -> str:
         """Return the next message; the empty text at the end."""
         line = self._stream.readline(_LONGEST_LINE + 1)
+        if not line:
+            # A call that waits for a lock has nobody left to answer: it ends with us.
+            last = threading.Timer(_AFTER_THE_END_S, os._exit, [0])
+            last.daemon = True
+            last.start()
         whole = line
         while len(whole) > _LONGEST_LINE and not whole.endswith(b"\n"):
             whole = self._stream.readline(_LONGEST_LINE + 1)

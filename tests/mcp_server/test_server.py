@@ -33,6 +33,23 @@ def test_it_ends_when_its_stdin_is_closed_before_a_word(server):
     assert one.process.stdout.read() == b""
 
 
+SLOW = """
+import time
+from routines.cli.main import main
+from routines.operations.waking import ToolDesk
+ToolDesk.call = lambda *_: time.sleep(3600)
+main(["mcp"])
+"""
+
+
+def test_it_ends_when_its_stdin_is_closed_while_a_call_waits(server):
+    one = server(program=("-c", SLOW))
+    one.begin("tools/call", {"name": "wakeups", "arguments": {}})
+
+    assert one.close() == 0
+    assert one.process.stdout.read() == b""
+
+
 def test_it_ends_when_there_never_was_a_stdin(ws):
     ended = subprocess.run(
         [sys.executable, "-m", "routines", "mcp"],
