@@ -147,7 +147,7 @@ def test_a_message_that_is_too_long_is_answered_and_not_read(ws, server):
 
     assert answer["id"] == "big"
     assert "nothing was done" in answer["error"]["message"]
-    assert one.text("wakeups") == "Nothing is pending in this conversation."
+    assert one.text("wakeups").startswith("Nothing is pending")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_message_that_is_no_json_is_answered_under_its_id(server, prompt):
 
     assert answer["id"] == 900
     assert "error" in answer or answer["result"]["isError"]
-    assert one.text("wakeups") == "Nothing is pending in this conversation."
+    assert one.text("wakeups").startswith("Nothing is pending")
 
 
 def test_a_message_that_is_too_long_and_says_no_id_is_passed_over(server):
