@@ -142,6 +142,8 @@ def test_prune_says_what_it_removed(echo):
     echo.ask("run", "daily")
 
     assert echo.ask("prune").out == "removed 0 records and 0 outputs, 0.0 MiB\n"
+    found = json.loads(echo.ask("prune", "--json").out)
+    assert found == {"claims": 0, "missed": 0, "outputs": 0, "drafts": 0, "bytes": 0}
 
 
 def bare_stderr(ws: World, *words: str) -> tuple[int, str, str]:

@@ -11,7 +11,15 @@ def command(call: Call) -> None:
 
     found = stepping_in.prune(call.context)
     if call.json:
-        call.answer({"claims": found.claims, "outputs": found.outputs, "bytes": found.bytes})
+        call.answer(
+            {
+                "claims": found.claims,
+                "missed": found.missed,
+                "outputs": found.outputs,
+                "drafts": found.drafts,
+                "bytes": found.bytes,
+            }
+        )
     else:
         size = f"{found.bytes / 2**20:.1f} MiB"
         call.print([f"removed {found.claims} records and {found.outputs} outputs, {size}"])
