@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from routines.agents.acp_protocol import Asked, Conversation
@@ -29,6 +29,18 @@ VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=4)),
     max_leaves=12,
 )
+# What looks like a message, with anything in the places that are looked at.
+METHODS = st.sampled_from(["session/update", "session/request_permission", "fs/read_text_file"])
+UPDATES = st.fixed_dictionaries(
+    {"method": METHODS, "params": st.one_of(VALUES, st.fixed_dictionaries({
+        "sessionId": st.just("s"), "update": VALUES, "toolCall": VALUES, "options": VALUES
+    }))},
+    optional={"id": VALUES},
+)  # fmt: skip
+ANSWERS = st.fixed_dictionaries(
+    {"id": st.integers(0, 9)}, optional={"result": VALUES, "error": VALUES}
+)
+MESSAGES = st.one_of(st.none(), UPDATES, ANSWERS, VALUES)
 # Answers that lead on, so that what is random meets every phase.
 STEPS = [
     {"result": {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}}},
@@ -48,7 +60,10 @@ def line(message):
 
 
 @settings(deadline=None)
-@given(st.lists(st.one_of(VALUES, st.none()), max_size=12), st.booleans())
+@given(st.lists(MESSAGES, max_size=12), st.booleans())
+@example([None, None, {"method": "session/update", "params": [1]}], False)
+@example([None, None, {"method": "session/request_permission", "id": 1, "params": 7}], False)
+@example([{"id": 1, "error": "words"}], False)
 def test_whatever_an_agent_says_is_no_error_of_ours(messages, resumed):
     said, steps = [], iter(STEPS)
     conversation = begin(said, "s" if resumed else None)
