@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from routines.agents.environment import environment, read_env_file
@@ -709,13 +710,40 @@ def run_in_foreground(
     program = words[0]
     if env is not None and "/" not in program:
         program = shutil.which(program, path=env.get("PATH", os.defpath)) or program
+    early: list[int] = []
+    child: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        # It ends as it likes, and we wait for that: what it works in is held for so long.
+        early.append(number)
+        for process in child:
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        process = subprocess.Popen(list(words), executable=program, cwd=cwd, env=env)
+        process = subprocess.Popen(
+            list(words),
+            executable=program,
+            cwd=cwd,
+            env=env,
+            # It must not go on where nothing holds its conversation any more.
+            preexec_fn=_child_setup(),  # noqa: PLW1509 - as in `start_program`
+        )
+        child.append(process)
+        for number in early:
+            process.send_signal(number)
+        return _wait_in_foreground(process)
     except OSError as error:
         raise UsageError(
             f"can't run {words[0]}: {os.strerror(error.errno or 0)}",
             hint="is it installed, and on the PATH?",
         ) from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _wait_in_foreground(process: "subprocess.Popen[bytes]") -> int:
     while True:
         try:
             code = process.wait()

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -113,3 +114,53 @@ def test_a_conversation_whose_id_is_not_known_yet_is_not_opened(ws):
     assert answer.code in (1, 2)
     assert "has not said yet by which id" in answer.err
     assert not (ws.root / "opened").exists()
+
+
+def gone(path):
+    """Whether the process whose number is in a file has ended."""
+    try:
+        return Path(f"/proc/{path.read_text().strip()}/stat").read_text().split()[2] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def held(ws):
+    return SessionStore(ws.state).is_busy("routine:daily") is not None
+
+
+def test_a_killed_command_takes_the_program_along_that_it_opened(claude):
+    (claude.home / "bin" / "claude").write_text(
+        f"#!/bin/sh\ntrap '' TERM HUP INT\necho $$ > {claude.home}/pid.new\n"
+        f"mv {claude.home}/pid.new {claude.home}/pid\nwhile :; do sleep 1; done\n"
+    )
+    person = opened(claude)
+    pid = wait_for(claude.home / "pid")
+    assert held(claude)
+    person.kill()
+    person.communicate()
+    until(lambda: gone(pid))
+    until(lambda: not held(claude))
+
+
+def test_a_command_that_is_told_to_end_holds_the_session_until_the_program_has_ended(claude):
+    (claude.home / "bin" / "claude").write_text(
+        f"#!/bin/sh\ntrap 'touch {claude.home}/told' TERM\n"
+        f"echo $$ > {claude.home}/pid.new; mv {claude.home}/pid.new {claude.home}/pid\n"
+        f"while [ ! -e {claude.home}/let-go ]; do sleep 0.1; done\nexit 5\n"
+    )
+    person = opened(claude)
+    wait_for(claude.home / "pid")
+    person.terminate()
+    wait_for(claude.home / "told")
+    assert held(claude)
+    (claude.home / "let-go").touch()
+    person.communicate(timeout=60)
+    assert person.returncode == 5
+    assert not held(claude)
+
+
+def until(condition):
+    limit = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < limit, "it never came to be"
+        time.sleep(0.05)
