@@ -170,6 +170,21 @@ def test_uninstall_undoes_install(machine):
     assert machine.ask("uninstall")[1].startswith("Nothing of ")
 
 
+def test_uninstall_leaves_no_link_behind_where_systemd_does_not_answer(machine):
+    install(machine)
+    unit = machine.unit
+    wanted = unit.parent / "default.target.wants" / unit.name
+    wanted.parent.mkdir()
+    wanted.symlink_to(unit)
+    machine.tool("systemctl", 'echo "Failed to connect to bus" >&2; exit 1')
+    code, out, _ = machine.ask("uninstall")
+
+    assert code == 0
+    assert "Failed to connect to bus" in out
+    assert not unit.exists()
+    assert not wanted.is_symlink()
+
+
 def test_print_only_prints(machine):
     code, out, err = install(machine, "--print")
 

@@ -31,6 +31,8 @@ from routines.operations.listing import search_path
 from routines.store import files
 
 _PUBLIC = 0o644
+# Where `systemctl --user enable` puts a link to what starts with the user.
+_WANTED = "default.target.wants"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,6 +347,10 @@ def uninstall(context: Context) -> list[Installed]:
         failed = stop()
         try:
             files.remove(path)
+            # systemd removes this itself, unless nobody answers for it.
+            wanted = os.path.join(os.path.dirname(path), _WANTED, os.path.basename(path))
+            if os.path.islink(wanted):
+                files.remove(wanted)
         except OSError as error:
             raise files.fault(error, "remove", path) from error
         after()
