@@ -423,7 +423,13 @@ def operations(operation: Any) -> list[Any]:
         make("claim-again", (f"{work}.claim",), _claim, prepare=_interrupted),
         make(
             "take-back",
-            (f"{work}.claim", f"{work}.take_back", f"{work}.is_lapsed", f"{work}.age"),
+            (
+                f"{work}.claim",
+                f"{work}.take_back",
+                f"{work}.take_back_held",
+                f"{work}.is_lapsed",
+                f"{work}.age",
+            ),
             _claim,
             prepare=_later(_worked("j1", recoveries=1), timedelta(minutes=5)),
         ),
