@@ -113,8 +113,8 @@ class TakingUp:
         if self._is_stopping() or not self.unstarted.may_start(record.ref, self._clock.awake()):
             claim.let_go()
             return
-        work = self._kept_work(record) or self._work_again(record, self._clock.now())
-        if isinstance(work, Verdict) or (work.agent is None and not self._follows_host):
+        work = self._kept_work(record) or self._work_by_now(record)
+        if work is None or (work.agent is None and not self._follows_host):
             # Nobody here can ask its agent, and nobody but that agent knows.
             claim.let_go()
             self.unstarted.hold_back(record.ref, self._clock.awake())
@@ -135,6 +135,17 @@ class TakingUp:
             # Torn by hand, or of another version: today's file is the next best.
             log.warning("work-not-read", extra={"ref": record.ref, "error": str(error)})
             return None
+
+    def _work_by_now(self, record: Record) -> Work | None:
+        """Return what a durable turn is by today's file: no policy has a say in what runs."""
+        occurrence = record.occurrence
+        if occurrence.kind is Kind.WAKE:
+            return self._waker.work_of(record, self._clock.now())
+        routine = (
+            None if occurrence.kind is Kind.JOB else self._definitions.current(occurrence.owner)
+        )
+        agent = (record.started or {}).get("agent")
+        return None if routine is None else self._definitions.work(routine, agent=agent)
 
     def _take_up(self, claim: Claim, now: datetime, done: Pass) -> None:
         """Decide anew about a claim that was never started."""

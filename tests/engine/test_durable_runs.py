@@ -22,6 +22,7 @@ from routines.errors import SessionBusyError
 from routines.store import files
 from tests.engine.service import DurableRuns, Run, Service
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, every, once, routine
+from tests.engine.test_jobs import queue
 from tests.engine.test_recovering import ELSEWHERE, age, leave_claim
 
 REF = "digest@2026-06-01T08:05:00Z"
@@ -515,7 +516,10 @@ async def test_kept_work_that_cannot_be_read_is_worked_out_anew_from_the_file(
         files.remove(path)
     else:
         files.replace(path, content)
-    async with running(stage, hourly()):
+    stage.clock.move(10 * MINUTE)
+    # What is to start would be missed, or skipped, by now: this runs.
+    edited = hourly(catch_up=CatchUpPolicy.NONE, start_within=MINUTE, enabled=False)
+    async with running(stage, edited):
         await seconds(stage, 2)
         service.end()
         await seconds(stage, 15)
@@ -560,6 +564,22 @@ async def test_wake_up_is_followed_like_a_slot(stage, service):
     (record,) = stage.records()
     assert (record.trigger, record.outcome) == ("wake-up", "completed")
     assert len(service.runs) == 1
+
+
+async def test_job_is_followed_like_a_slot_and_none_of_its_recoveries_is_used(stage, service):
+    jobs = queue(stage)
+    jobs.add("rebuild the index", id="a", recoveries=1)
+    engine = await begun(stage, until="08:01")
+    assert len(service.runs) == 1
+    await stage.crash(engine)
+    service.end(reply="rebuilt")
+    async with running(stage):
+        await seconds(stage, 2)
+
+    (record,) = stage.records()
+    assert (record.outcome, record.turn_ref) == ("completed", "job:a")
+    assert record.end["reply"] == "rebuilt"
+    assert len(service.about("start")) == 1
 
 
 # Its session and its group ------------------------------------------------------------------------
