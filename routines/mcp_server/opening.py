@@ -35,7 +35,8 @@ def serve(
     except ImportError as error:
         if (error.name or "").startswith("routines"):
             raise
-        raise ExtraMissing("routines mcp", extra="mcp", module=error.name or "mcp 2") from error
+        # Whichever of its parts was looked for first; version 1 has other ones.
+        raise ExtraMissing("routines mcp", extra="mcp", module="mcp 2") from error
     desk = ToolDesk(make_context, session=session)
     problem = desk.problem()
     if problem is not None:

@@ -249,7 +249,7 @@ def test_without_the_extra_it_says_how_to_get_it(ws, tmp_path):
 
     assert ended.returncode == 1
     assert ended.stdout == ""
-    assert "needs mcp, which is not installed" in ended.stderr
+    assert "needs mcp 2, which is not installed" in ended.stderr
     assert "pip install 'agent-routines[mcp]'" in ended.stderr
 
 
