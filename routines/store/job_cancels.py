@@ -10,7 +10,7 @@ from routines.domain.clock import Clock
 from routines.domain.job import Job, key_of
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Owner, Record, outcome_event
-from routines.errors import StoreBusy, StoreError
+from routines.errors import StoreBusy
 from routines.store.claims import Claim, ClaimStore, OpenEntry
 from routines.store.control import CancelStore
 from routines.store.job_settling import intents_of, knows_intent, settling
@@ -255,12 +255,18 @@ class JobCanceller:
     def _fail_queued(
         self, lane: str, asked: _Asked, now: datetime, limit: int
     ) -> tuple[list[str], bool]:
-        jobs: list[Job] = []
+        failed: list[str] = []
+        busy = False
         for job in self._queued_of(lane):
-            if len(jobs) >= limit:
-                return self._fail_many(jobs, asked, now), True
-            jobs.append(job)
-        return self._fail_many(jobs, asked, now), False
+            if len(failed) >= limit:
+                return failed, True
+            try:
+                if self._end_queued(job, asked, now):
+                    failed.append(job.id)
+            except StoreBusy:
+                # It is being claimed this moment: the next call finds out how.
+                busy = True
+        return failed, busy
 
     def _queued_of(self, lane: str) -> Iterator[Job]:
         wanted = key_of(lane)[:16]
@@ -272,21 +278,6 @@ class JobCanceller:
 
     def _has_claim(self, job: Job) -> bool:
         return self._claims.is_claimed(job.occurrence)
-
-    def _fail_many(self, jobs: list[Job], asked: _Asked, now: datetime) -> list[str]:
-        end = self._end_line(asked, now)
-        drafts = [self._jobs.draft(job, end=end, extra=self._extra()) for job in jobs]
-        failed = []
-        for job, taken in zip(jobs, self._claims.take_many(drafts, at=now), strict=True):
-            if isinstance(taken, StoreBusy):
-                continue
-            if isinstance(taken, StoreError):
-                raise taken
-            if taken is not None:
-                taken.let_go()
-                failed.append(job.id)
-            self._jobs.forget_names(job)
-        return failed
 
     def _await_ends(self, running: list[Record], wait_s: float) -> list[str]:
         ended: list[str] = []

@@ -49,6 +49,9 @@ from routines.store.state import State
 # As history shows of any prompt.
 _SHOWN = 200
 _SECOND = timedelta(seconds=1)
+# Lock files stay for ever, since one that is removed can be locked by two. Of two jobs that share
+# one of these, one is passed over for the moment that the other is being claimed in.
+_LOCKS = 3  # hexadecimal digits: 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,8 +405,10 @@ class JobStore:
             StoreBusy: It is being claimed this moment.
             NotDurable: It could not be claimed: it is still queued, or settled `not-durable`.
         """
-        draft = self.draft(job, extra=extra, event=event, end=end)
-        claim = self._claims.take(draft, at=at)
+        draft = self._draft(job, extra=extra, event=event, end=end)
+        # Its draft has one name, whoever makes it: two at once would take it from each other.
+        with self._taking(job):
+            claim = self._claims.take(draft, at=at)
         if claim is None and not self._claims.is_claimed(job.occurrence):
             return None
         # The claim decides. A name that stays is removed by whoever looks at it next.
@@ -416,7 +421,11 @@ class JobStore:
         claim.let_go()
         return None
 
-    def draft(
+    def _taking(self, job: Job) -> contextlib.AbstractContextManager[None]:
+        name = f"take-{key_of(job.id)[:_LOCKS]}.lock"
+        return files.section(self._state.at("locks", "jobs", name), patience=0.0, what=job.ref)
+
+    def _draft(
         self,
         job: Job,
         *,

@@ -441,7 +441,11 @@ def operations(operation: Any) -> list[Any]:
             act=_settle(Ending.INTERRUPTED),
             prepare=_worked("j1", recoveries=1),
         ),
-        make("cancel-queued", ("job_cancels.JobCanceller.cancel",), _cancel("j1")),
+        make(
+            "cancel-queued",
+            ("job_cancels.JobCanceller.cancel", "jobs.JobStore.take"),
+            _cancel("j1"),
+        ),
         make(
             "cancel-running",
             ("job_cancels.JobCanceller.cancel",),

@@ -151,6 +151,19 @@ def test_a_look_while_a_batch_is_being_spread_loses_none_of_it(queue: Queue) -> 
     assert order(queue) == ["c"]
 
 
+def test_a_job_that_is_being_claimed_this_moment_is_passed_over(queue: Queue) -> None:
+    queue.add("a", priority=1)
+    queue.add("b")
+    job = queue.job("a")
+
+    with queue.jobs._taking(job):
+        assert claim(another(queue)).job.id == "b"
+        with pytest.raises(StoreBusy):
+            another(queue).jobs.take(job, at=NOW)
+
+    assert claim(queue).job.id == "a"
+
+
 def test_ids_that_differ_in_case_alone_are_two_jobs(queue: Queue) -> None:
     queue.add("Build")
     queue.add("build")
