@@ -48,7 +48,6 @@ def whole(names, folders, *, jobs=1, keep=None, say=print, only=()):
     """Drive the programs *names*; return the report as a value."""
     path = search_path(folders)
     report = {
-        "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "routines": VERSION,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -67,6 +66,7 @@ def whole(names, folders, *, jobs=1, keep=None, say=print, only=()):
         try:
             return name, {
                 "version": version,
+                "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
                 "shows": drive(program, path, folder, say, only),
             }
         finally:

@@ -3,6 +3,7 @@
 from tests.real_agents.shows import SHOWS
 
 _MARKS = {"ok": "yes", "no": "**no**", "none": "-"}
+_WORDS = {**_MARKS, "none": "not there"}
 
 
 def page(report):
@@ -21,12 +22,13 @@ def _lines(report):
     yield "and costs nothing. The workspace's agent is the preset as it is in the package; each line below was seen with"
     yield "processes, signals and times as a person has them. What a model would have answered it can't show."
     yield ""
-    yield f"Run {report['at']} on {report['system']} with Python {report['python']} and routines {report['routines']}."
+    yield f"On {report['system']} with Python {report['python']} and routines {report['routines']}; times are in UTC."
     yield ""
     yield f"| | {' | '.join(found)} |"
     yield f"|---|{'---|' * len(found)}"
     versions = [_cell(program["version"]) for program in found.values()]
     yield f"| version | {' | '.join(versions)} |"
+    yield f"| begun | {' | '.join(program['at'] for program in found.values())} |"
     for name, _ in SHOWS:
         marks = [_MARKS.get(_result(program, name), "") for program in found.values()]
         yield f"| {name} | {' | '.join(marks)} |"
@@ -43,7 +45,7 @@ def _lines(report):
         yield f"## {name}"
         yield ""
         for show in program["shows"]:
-            yield f"- {show['show']}: {_MARKS[show['result']]}. {_cell(show['says'])}"
+            yield f"- {show['show']}: {_WORDS[show['result']]}; {_cell(show['says'])}"
 
 
 def _result(program, name):

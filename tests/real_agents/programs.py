@@ -39,7 +39,7 @@ class Program:
     wake_args: tuple[str, ...] = ()
     shell_args: tuple[str, ...] = ()
     has_shell: bool = True
-    slow_s: int = 20
+    slow_s: int = 30
 
 
 def _put(home, path, text):
@@ -160,9 +160,9 @@ PROGRAMS = (
         point=_qwen,
         wake_args=("--allowed-tools", "run_shell_command(routines wake)"),
         shell_args=("--approval-mode", "yolo"),
-        slow_s=30,
+        slow_s=60,
     ),
-    Program(preset="opencode", word="opencode", point=_opencode, slow_s=40),
+    Program(preset="opencode", word="opencode", point=_opencode, slow_s=60),
     Program(preset="llm", word="llm", point=_llm, model=_MODEL, has_shell=False),
     Program(preset="pi", word="pi", point=_pi, model=f"{_MODEL}/{_MODEL}"),
 )

@@ -246,7 +246,7 @@ def _limited(place, name):
     # Should it go on with the work, then it is not to take as long again.
     place.standin.waits = False
     try:
-        place.turn(f"{name}-next")
+        following = place.run("run", f"{name}-next")
     finally:
         place.standin.waits = True
     for request in place.standin.requests()[before:]:
@@ -256,6 +256,9 @@ def _limited(place, name):
         if mine and (request["called"] or f"{name}-next-note" not in said):
             raise Unmet("the next turn went on with the one that was ended")
     need(place.count(ran) <= 1, "the next turn did the work of the one that was ended again")
+    need(
+        following.returncode == 0, f"the next turn: {told(place.newest(f'{name}-next'), following)}"
+    )
     request = place.asked(f"{name}-next-note")[-1]
     if f"{name}-note" not in _texts(request):
         return "knows nothing of it"

@@ -6,13 +6,13 @@ from tests.real_agents.shows import SHOWS
 
 SHOWN = {"show": "two turns", "result": "ok", "says": "the second carried | the <b>first</b>\n# x"}
 REPORT = {
-    "at": "2026-11-30 01:00 UTC",
     "routines": "1.0.0",
     "python": "3.11.2",
     "system": "Linux x86_64",
     "programs": {
         "codex": {
             "version": "codex-cli 0.171.0",
+            "at": "2026-11-30 01:00",
             "shows": [SHOWN, {"show": "used", "result": "no", "says": "nothing"}],
         },
         "llm": {"version": None, "shows": []},
@@ -32,7 +32,7 @@ def test_page_has_a_column_for_what_was_found_and_names_what_was_absent():
 def test_what_a_program_said_stays_one_line_of_the_page():
     (line,) = [line for line in page(REPORT).splitlines() if line.startswith("- two turns")]
 
-    assert line == r"- two turns: yes. the second carried \| the \<b\>first\</b\> # x"
+    assert line == r"- two turns: yes; the second carried \| the \<b\>first\</b\> # x"
 
 
 def test_program_that_is_not_there_is_named_and_nothing_is_run(monkeypatch, tmp_path):
