@@ -297,6 +297,9 @@ def wrongs(state, log, accepted):
     for job_id, count in by_id.items():
         if count > 1:
             yield f"{job_id} was claimed {count} times"
+    runs_of = collections.Counter()
+    for key, count in begun.items():
+        runs_of[_ref_of(key)] += count
     said = {words[1] for words in lines(accepted)}
     for job_id in sorted(said - by_id.keys()):
         yield f"{job_id} was accepted, and is lost"
@@ -307,7 +310,7 @@ def wrongs(state, log, accepted):
             yield f"{record.ref} has {len(outcomes)} outcomes"
         if record.reruns > job.recoveries:
             yield f"{record.ref} was recovered {record.reruns} times of {job.recoveries}"
-        runs = sum(count for key, count in begun.items() if _is_run_of(key, record.ref))
+        runs = runs_of[record.ref]
         if runs > job.recoveries + 1:
             yield f"{record.ref} was begun {runs} times, {job.recoveries} recoveries"
     yield from _feed_wrongs(jobs, records)
@@ -319,8 +322,9 @@ def wrongs(state, log, accepted):
         yield f"{len(left)} are open: {left[:3]}"
 
 
-def _is_run_of(key, ref):
-    return key.partition("/")[2].partition("#")[0] == ref
+def _ref_of(key):
+    """Return the job of a turn key, whichever run of it that is."""
+    return key.partition("/")[2].partition("#")[0]
 
 
 def _feed_wrongs(jobs, records):

@@ -12,6 +12,7 @@ from routines.domain.outcome import Outcome, Reason
 from routines.engine.definitions import FixedDefinitions
 from routines.engine.engine import Limits
 from routines.engine.off_loop import quiet
+from routines.engine.unparking import unpark
 from routines.operations.embedded import Engine
 from routines.operations.jobs import Jobs
 from routines.store.claims import ClaimStore
@@ -292,6 +293,21 @@ async def test_an_agent_that_is_never_there_parks_a_job_and_other_work_goes_on(s
     assert jobs.read("a").state == "parked"
     assert outcomes(stage) == {"a": None, "b": "completed"}
     assert jobs.cancel("a", "i1").outcome == "cancelled"
+
+
+async def test_a_parked_job_that_a_person_recovers_runs(stage):
+    jobs = queue(stage)
+    jobs.add("x", id="a")
+    answering(stage, x=AgentUnavailable("refused"))
+    async with stage.running():
+        await stage.clock.advance(timedelta(minutes=30))
+        assert jobs.read("a").state == "parked"
+        answering(stage, x="done")
+        path = stage.record("job:a").path
+        assert unpark(stage.claims, path, at=stage.clock.now(), by="ana@studio", person=True)
+        await stage.clock.advance(timedelta(minutes=2))
+
+    assert outcomes(stage) == {"a": "completed"}
 
 
 # Cancel and lanes (J4) -------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from routines.cli.call import command as make
 
 @make("pause", short_help="Start nothing of a routine.")
 @click.argument("names", nargs=-1, metavar="NAME...")
-@click.option("--all", "all_", is_flag=True, help="Everything, wake-ups of any session included.")
+@click.option("--all", "all_", is_flag=True, help="Everything, wake-ups and the queue included.")
 @click.option("--tag", "tags", multiple=True, help="The routines with this tag.")
 @click.option("--until", metavar="WHEN", help="When it ends by itself; a span is from now.")
 @click.option("--reason", default="", help="For those who wonder.")
