@@ -54,6 +54,7 @@ class Place:
             if process.poll() is None:
                 process.kill()
             process.wait()
+            process.stdout.close()
         for pid in self.agent_processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
