@@ -23,7 +23,8 @@ from routines.domain.wake_firing import Fire
 from routines.domain.wake_request import WakeRequest
 from routines.domain.wakeup import DEFAULT_BOUNDS, Timing, Wakeup
 from routines.domain.zones import zone
-from routines.store.claims import Claim, ClaimStore
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore
 from routines.store.state import State, open_for_writing
 from routines.store.wake_entries import session_folder
 from routines.store.wake_firings import FiringStore

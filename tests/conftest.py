@@ -10,7 +10,7 @@ import pytest
 
 from routines.domain.record import fold
 from routines.store import files
-from routines.store.claims import Claim
+from routines.store.claim import Claim
 from routines.store.state import State, open_for_writing
 from tests.builders import BOOT, FakeClock
 

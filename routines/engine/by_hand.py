@@ -12,7 +12,8 @@ from routines.engine.claiming import Claimer, Ready, claim_line
 from routines.engine.definitions import Definitions
 from routines.engine.work import Work
 from routines.errors import SessionBusyError, StoreError, UnknownRoutine
-from routines.store.claims import Claim, ClaimStore, Draft
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore, Draft
 from routines.store.places import Room
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State

@@ -27,7 +27,8 @@ from routines.engine.recovering import Recoverer
 from routines.engine.turns import SHOWN, Verdict
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError
-from routines.store.claims import Claim, ClaimStore, Draft
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore, Draft
 from routines.store.control import Cancel, CancelStore, SwitchStore
 from routines.store.cursors import CursorStore, Missed, Standing
 from routines.store.places import PlaceStore, Room

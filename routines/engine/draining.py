@@ -23,7 +23,8 @@ from routines.engine.recipients import routine_of, targets_of_session
 from routines.engine.unstarted import Unstarted
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
-from routines.store.claims import Claim, ClaimStore, OpenEntry
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore, OpenEntry
 from routines.store.job_purges import PurgeStore
 from routines.store.job_settling import settling
 from routines.store.job_work import Choosing, JobWork

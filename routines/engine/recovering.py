@@ -24,7 +24,8 @@ from routines.engine import host
 from routines.engine.turns import after_turn
 from routines.errors import StoreError
 from routines.store import files
-from routines.store.claims import Claim, ClaimStore, OpenEntry
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore, OpenEntry
 from routines.store.control import CancelStore
 from routines.store.job_settling import called_off, intents_of, settling
 from routines.store.job_work import JobWork, is_worked

@@ -25,7 +25,8 @@ from routines.engine.unstarted import Unstarted
 from routines.engine.waking import Waker
 from routines.engine.work import Work, decode_work
 from routines.errors import RoutinesError
-from routines.store.claims import Claim, ClaimStore, OpenEntry
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore, OpenEntry
 from routines.store.control import CancelStore
 from routines.store.state import State
 from routines.store.works import WorkStore

@@ -27,7 +27,7 @@ from routines.engine.turns import TurnSteps, Verdict, failed
 from routines.engine.work import Work, decode_work
 from routines.errors import InvalidFiles, StoreError
 from routines.store import files, locks
-from routines.store.claims import claim_of_fd
+from routines.store.claim import claim_of_fd
 from routines.store.sessions import SessionStore, transcript_path
 from routines.store.state import open_for_reading
 from routines.version import VERSION

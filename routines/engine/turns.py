@@ -41,7 +41,8 @@ from routines.domain.zones import day_of, local_text, zone
 from routines.engine.work import Work
 from routines.errors import InvalidFiles, RoutinesError, StoreError
 from routines.store import files
-from routines.store.claims import Claim, ClaimStore
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore
 from routines.store.control import Cancel, CancelStore, SwitchStore
 from routines.store.cursors import CursorStore
 from routines.store.job_settling import called_off, end_of_cancel, intents_of, settling

@@ -11,7 +11,8 @@ from routines.domain.job import Job, key_of
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Owner, Record, outcome_event
 from routines.errors import StoreBusy
-from routines.store.claims import Claim, ClaimStore, OpenEntry
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore, OpenEntry
 from routines.store.control import CancelStore
 from routines.store.job_settling import intents_of, knows_intent, settling
 from routines.store.jobs import JobStore, job_of

@@ -24,7 +24,8 @@ from routines.domain.record import Event, Owner, Record
 from routines.domain.recovery import Here, Recovery, decide
 from routines.errors import LeaseLost, StoreBusy, StoreError, UnknownJob
 from routines.store import files
-from routines.store.claims import Claim, ClaimStore, OpenEntry
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore, OpenEntry
 from routines.store.control import CancelStore, SwitchStore
 from routines.store.job_settling import called_off, end_of_cancel, intents_of, settling
 from routines.store.jobs import JobStore, job_of

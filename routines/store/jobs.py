@@ -40,7 +40,8 @@ from routines.domain.outcome import Outcome, Reason, Trigger, one_line
 from routines.domain.record import Record
 from routines.errors import InvalidJob, JobConflict, StoreBusy, StoreError
 from routines.store import files
-from routines.store.claims import Claim, ClaimStore, Draft
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore, Draft
 from routines.store.job_batches import BatchStore
 from routines.store.job_index import JobIndex
 from routines.store.job_later import LaterStore, Waiting

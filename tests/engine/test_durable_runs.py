@@ -794,7 +794,7 @@ async def test_run_that_refuses_to_make_way_is_not_joined_by_a_second_one(stage,
 def settle_behind_its_back(stage):
     """Settle the open claim as another host does that presumes its owner dead."""
     from routines.domain.outcome import Outcome, Reason
-    from routines.store.claims import claim_of_fd
+    from routines.store.claim import claim_of_fd
 
     record = stage.record(REF)
     fd = files.open_append(stage.state.at(record.path))

@@ -15,7 +15,8 @@ from routines.domain.outcome import Outcome
 from routines.domain.record import Event
 from routines.errors import RoutinesError
 from routines.store import files
-from routines.store.claims import Claim, ClaimStore
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore
 from routines.store.state import State, open_for_writing
 from tests.builders import BOOT, NOW, at, draft, owner, slot
 from tests.store.crash import Steps, Unsynced, as_a_new_process, check_restart, standing_in

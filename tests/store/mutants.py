@@ -17,7 +17,8 @@ from routines.domain.names import format_instant, parse_instant
 from routines.domain.record import encode
 from routines.store import claims as claims_module
 from routines.store import files, locks
-from routines.store.claims import Claim, ClaimStore, Draft, OpenEntry
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore, Draft, OpenEntry
 
 
 @contextlib.contextmanager

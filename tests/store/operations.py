@@ -19,7 +19,8 @@ from routines.domain.zones import zone
 from routines.errors import StoreError
 from routines.store import files, replies
 from routines.store.alerts import AlertStore
-from routines.store.claims import Claim, ClaimStore, Draft
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore, Draft
 from routines.store.control import CancelStore, SchedulerStore, Switch, SwitchStore
 from routines.store.cursors import CursorStore
 from routines.store.natives import NativeStore
@@ -285,8 +286,8 @@ def _claimed_by_the_dead(*occurrences: Occurrence) -> Callable[[str], Any]:
     return prepare
 
 
-TAKES = ("claims.ClaimStore.take", "claims.ClaimStore.take_many")
-SETTLES = ("claims.Claim.settle",)
+TAKES = ("claim.publish", "claims.ClaimStore.take", "claims.ClaimStore.take_many")
+SETTLES = ("claim.Claim.settle",)
 _MANY = (slot("09:00"), slot("2026-07-02 09:00", "weekly"), by_hand(), job())
 
 CLAIMS = [
@@ -311,14 +312,14 @@ CLAIMS = [
     Operation("settled-at-birth", TAKES, _take(skipped(slot())), occurrences=(slot(),)),
     Operation(
         "a-turn",
-        ("claims.Claim.append", "claims.Claim.let_go", *SETTLES),
+        ("claim.Claim.append", "claim.Claim.let_go", *SETTLES),
         _one_turn,
         prepare=_claimed(slot()),
         occurrences=(slot(),),
     ),
     Operation(
         "not-started-and-retried",
-        ("claims.Claim.append", "claims.Claim.touch", "claims.Claim.let_go"),
+        ("claim.Claim.append", "claim.Claim.touch", "claim.Claim.let_go"),
         _not_started_and_retried,
         prepare=_claimed(slot()),
         occurrences=(slot(),),

@@ -16,7 +16,8 @@ from routines.domain.record import Event
 from routines.errors import NotDurable, StateForeign, StoreBusy, StoreError
 from routines.store import claims as claims_module
 from routines.store import files, locks
-from routines.store.claims import Claim, ClaimStore
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore
 from routines.store.state import State
 from tests.builders import NOW, at, by_hand, draft, firing, job, owner, skipped, slot
 from tests.store.crash import (
@@ -438,15 +439,15 @@ def test_a_draft_that_was_taken_for_dead_before_its_maker_had_locked_it_does_not
     claims: ClaimStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both would link one name: the file that is linked decides whose it is."""
-    real = claims_module._lock_own
+    real = claims_module.lock_own
     others: list[Claim] = []
 
     def lock_late(fd: int) -> None:
-        monkeypatch.setattr(claims_module, "_lock_own", real)
+        monkeypatch.setattr(claims_module, "lock_own", real)
         others.append(take(claims, firing()))
         real(fd)
 
-    monkeypatch.setattr(claims_module, "_lock_own", lock_late)
+    monkeypatch.setattr(claims_module, "lock_own", lock_late)
     assert claims.take(draft(firing()), at=NOW) is None
     (winner,) = others
     assert winner.still_named()

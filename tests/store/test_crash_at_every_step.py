@@ -249,7 +249,7 @@ def test_everything_that_writes_is_stopped_and_failed_here() -> None:
 
 
 def test_the_search_for_writers_finds_what_is_known_to_write() -> None:
-    assert {"claims.ClaimStore.take", "claims.Claim.settle", "state.adopt"} <= _writers()
+    assert {"claims.ClaimStore.take", "claim.Claim.settle", "state.adopt"} <= _writers()
     assert "claims.ClaimStore.walk" not in _writers()
 
 

@@ -9,7 +9,8 @@ import pytest
 from routines.domain.occurrence import Occurrence
 from routines.domain.outcome import Outcome
 from routines.store import files
-from routines.store.claims import Claim, ClaimStore
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore
 from routines.store.retention import Keep, RetentionStore
 from routines.store.state import State

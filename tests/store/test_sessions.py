@@ -10,7 +10,8 @@ from routines.domain.outcome import Outcome
 from routines.domain.record import Event
 from routines.errors import StateForeign
 from routines.store import files, locks
-from routines.store.claims import Claim, ClaimStore
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore
 from routines.store.sessions import (
     Busy,
     Lease,

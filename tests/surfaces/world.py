@@ -16,7 +16,8 @@ from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, outcome_event
 from routines.domain.schedule import from_spec
 from routines.store import locks
-from routines.store.claims import Claim, ClaimStore, Draft
+from routines.store.claim import Claim
+from routines.store.claims import ClaimStore, Draft
 from routines.store.control import SchedulerStore
 from routines.store.cursors import Cursor, CursorStore, Missed
 from routines.store.sessions import Ledger, SessionStore
