@@ -6,6 +6,7 @@ mark that says whose it is and whether it is still as it was written.
 
 import hashlib
 import plistlib
+import posixpath
 import re
 import shlex
 from collections.abc import Mapping
@@ -218,7 +219,10 @@ def cron_command(service: Service) -> str:
     # What has a = before the program's name, env takes for another assignment.
     tick = _by_shell(service.tick) if "=" in service.command[0] else service.tick
     words = shlex.join(["/usr/bin/env", *environment, *tick])
-    return f"{words} >/dev/null 2>>{shlex.quote(service.log)}"
+    # The shell opens the log before anything runs: without its folder, which only a first pass
+    # makes (a fresh clone has none), no pass would ever run.
+    folder = shlex.join(["mkdir", "-p", "-m", "700", posixpath.dirname(service.log)])
+    return f"{folder} && {words} >/dev/null 2>>{shlex.quote(service.log)}"
 
 
 def cron_lines(service: Service) -> str:

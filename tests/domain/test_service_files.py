@@ -99,7 +99,8 @@ def test_program_of_any_name_is_begun(root):
     words = [program, *(word.replace("$$", "$") for word in arguments)]
     assert tuple(words[-len(made.start) :]) == made.start
     assert program in ("/bin/sh", made.start[0])
-    command = shlex.split(as_cron_reads(cron_lines(made).split("\n")[1]))
+    line = as_cron_reads(cron_lines(made).split("\n")[1])
+    command = shlex.split(line)[shlex.split(line).index("&&") + 1 :]
     assert command[2] == "/bin/sh"
     assert tuple(command[5:-2]) == made.tick
 
@@ -142,7 +143,9 @@ def test_crontab_line_says_what_was_meant(root, tmp_path):
     comment, line, end = cron_lines(made).split("\n")
     assert comment.startswith("# ")
     assert end == ""
-    command = as_cron_reads(line)
+    folder, _, command = as_cron_reads(line).partition(" && /usr/bin/env ")
+    command = f"/usr/bin/env {command}"
+    assert shlex.split(folder) == ["mkdir", "-p", "-m", "700", str(tmp_path)]
     words = shlex.split(command)
     assert words[:2] == ["/usr/bin/env", f"PATH=/usr/bin:{root}/bin"]
     assert tuple(words[2:-2]) == made.tick
