@@ -309,8 +309,13 @@ class Claimer:
         work = self._definitions.work(routine)
         running, lost = self._in_flight(routine, now, done)
         admission = admit(routine.overlap, running=len(running), lost=len(lost))
-        if running and routine.catch_up is CatchUpPolicy.ALL and trigger is Trigger.CATCH_UP:
-            # Slots that are caught up wait for each other, whatever the policy for the present.
+        if (
+            running
+            and routine.catch_up is CatchUpPolicy.ALL
+            and Trigger.CATCH_UP in (trigger, running[0].trigger)
+        ):
+            # Slots that are caught up wait for each other, and the current one behind them,
+            # whatever the policy for the present: another process may run the older one.
             done.waiting[routine.name] = f"{running[0].ref} comes first"
             return None
         if admission is Admission.SKIP:

@@ -1,9 +1,11 @@
 """`catch_up: all`, and what a person or a limit does to what waits (PROMISES L2, L8, L17, L18)."""
 
+import pytest
+
 from routines.agents.base import AgentUnavailable
 from routines.domain.limits import DayLimit
 from routines.domain.retry import Retry
-from routines.domain.routine import CatchUpPolicy
+from routines.domain.routine import CatchUpPolicy, OverlapPolicy
 from tests.engine.stage import MINUTE, SECOND, at, every, once, routine
 
 ALL = CatchUpPolicy.ALL
@@ -47,6 +49,39 @@ async def test_current_slot_runs_behind_those_that_are_caught_up_with(stage):
         await stage.clock.advance(10 * SECOND, step=SECOND)
 
     assert stage.slots == ["08:05", "08:10", "08:15", "08:20", "08:25", "08:30"]
+
+
+@pytest.mark.parametrize("overlap", OverlapPolicy)
+async def test_current_slot_of_another_scheduler_waits_behind_the_last_caught_up_with(
+    stage, overlap
+):
+    digest = routine(schedule=every(5), catch_up=ALL, overlap=overlap)
+    async with stage.running(digest):
+        await stage.clock.advance_to(at("08:10"))
+    stage.clock.move(10 * MINUTE)
+    stage.agent.hold()
+    async with stage.running(digest), stage.running(digest):
+        # The one claims 08:15, the other meets its turn with 08:20, which fell due just now.
+        await stage.clock.advance(20 * SECOND, step=SECOND)
+        assert stage.slots == ["08:05", "08:10", "08:15"]
+        stage.agent.release()
+        await stage.clock.advance(10 * SECOND, step=SECOND)
+
+    assert stage.slots == ["08:05", "08:10", "08:15", "08:20"]
+    assert {line.split(" ", 1)[1] for line in stage.history()} == {"completed"}
+
+
+async def test_slot_behind_a_turn_of_the_present_is_skipped_as_its_overlap_says(stage):
+    digest = routine(schedule=every(5), catch_up=ALL)
+    await left_at_5_past(stage, digest)
+    async with stage.running(digest):
+        await stage.clock.advance(10 * SECOND, step=SECOND)
+        stage.agent.hold()
+        await stage.clock.advance_to(at("08:36"))
+        stage.agent.release()
+        await stage.clock.advance(10 * SECOND, step=SECOND)
+
+    assert stage.history()[-2:] == ["08:30 completed", "08:35 skipped overlap"]
 
 
 async def test_all_is_bounded_and_says_so(stage):
