@@ -276,7 +276,9 @@ def _unless_alive(wakeup: Wakeup, setting: Setting) -> str:
 
 def _due(wakeup: Wakeup, setting: Setting) -> str:
     when = moment(wakeup.next_at, wakeup.tz, now=setting.now)
-    return f"{wakeup.id} is due {when}{_often(wakeup)}. {_cancel(wakeup)}"
+    # Within a turn it is this conversation, as always; another one has to be said in each answer.
+    place = "." if setting.here else f", {_fires_in(setting)}"
+    return f"{wakeup.id} is due {when}{_often(wakeup)}{place} {_cancel(wakeup)}"
 
 
 def _not_today(wakeup: Wakeup, setting: Setting) -> str:

@@ -135,6 +135,17 @@ def test_set_outside_a_turn():
     )
 
 
+def test_set_outside_a_turn_while_no_scheduler_is_alive_says_both():
+    there = replace(HERE, here=False, reply_to=(), no_scheduler="~/routines")
+    assert answer_wake(wakeup(in_="10m"), there) == (
+        "Set, but no scheduler is alive on ~/routines: it fires only once one is started."
+        " Tell the person: routines start\n"
+        "w-7k3m9q is due Sun 29 Nov 16:28 +01:00 Europe/Berlin (15:28Z),"
+        " in a new conversation: the prompt must say all that it needs."
+        ' Cancel: unwake("w-7k3m9q").'
+    )
+
+
 def test_already_set():
     assert answer_wake(AlreadySet(wakeup(in_="10m")), HERE) == (
         "Already set: w-7k3m9q is the same prompt at the same time. Nothing was added."
