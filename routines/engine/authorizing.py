@@ -145,6 +145,11 @@ class Authorizer:
             raise AuthorizationUnavailable(action, f"no answer within {seconds} s")
         try:
             said = answer.result()
+        except asyncio.CancelledError as error:
+            # The hook's own, or that of what it called: passed on, it would look to the host as if
+            # somebody had cancelled the caller, and would end a firing's question without a word.
+            log.exception("authorize-failed", extra={"action": action})
+            raise AuthorizationUnavailable(action, "it cancelled itself") from error
         except Exception as error:
             log.exception("authorize-failed", extra={"action": action})
             why = one_line(f"{type(error).__name__}: {error}")

@@ -202,11 +202,22 @@ def raises(*_):
     raise ConnectionError("the policy service is down")
 
 
+def cancels(*_):
+    raise asyncio.CancelledError
+
+
+async def cancels_itself(*_):
+    asyncio.current_task().cancel()
+    await asyncio.sleep(0)
+
+
 async def hangs(*_):
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("fault", [raises, lambda *_: None, lambda *_: "yes", lambda *_: 1])
+@pytest.mark.parametrize(
+    "fault", [raises, cancels, lambda *_: None, lambda *_: "yes", lambda *_: 1]
+)
 async def test_hook_that_fails_is_an_outage_and_is_asked_again(stage, fault, caplog):
     hook = Hook()
     async with stage.running(QUIET, authorize=hook) as engine:
@@ -269,7 +280,44 @@ async def test_hook_that_hangs_in_a_thread_is_an_outage_too(stage):
     assert stage.slots == ["08:10"]
 
 
-@pytest.mark.parametrize("fault", [raises, lambda *_: None])
+@pytest.mark.parametrize("fault", [cancels, cancels_itself])
+async def test_hook_that_cancels_itself_is_an_outage_and_no_cancel_of_the_caller(stage, fault):
+    answers = {"fault": False}
+
+    async def hook(*asked):
+        return await as_coroutine(fault, asked) if answers["fault"] else True
+
+    async with stage.running(QUIET, authorize=hook) as engine:
+        made = (await make(engine)).wakeup
+        answers["fault"] = True
+        with pytest.raises(AuthorizationUnavailable, match="cancelled itself"):
+            await engine.wakeups().get(made.id)
+        await stage.clock.advance_to(at("08:11"), step=SECOND)
+        assert stage.records() == []
+        answers["fault"] = False
+        await stage.clock.advance(MINUTE, step=SECOND)
+
+    assert stage.slots == ["08:10"]
+
+
+async def as_coroutine(fault, asked):
+    found = fault(*asked)
+    return await found if asyncio.iscoroutine(found) else found
+
+
+async def test_cancel_of_the_caller_stays_one(stage):
+    async with stage.running(QUIET, authorize=Hook()) as engine:
+        made = (await make(engine)).wakeup
+
+    async with stage.running(QUIET, authorize=hangs) as engine:
+        asking = asyncio.ensure_future(engine.wakeups().get(made.id))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+
+@pytest.mark.parametrize("fault", [raises, cancels, lambda *_: None])
 async def test_management_under_an_outage_changes_nothing_and_can_be_repeated(stage, fault):
     hook = Hook()
     async with stage.running(QUIET, authorize=hook) as engine:
