@@ -26,7 +26,7 @@ from routines.engine.host import is_gone
 from routines.engine.recovering import Recoverer
 from routines.engine.turns import SHOWN, Verdict
 from routines.engine.work import Work
-from routines.errors import RoutinesError, StoreBusy, StoreError
+from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, Draft
 from routines.store.control import Cancel, CancelStore, SwitchStore
@@ -158,7 +158,7 @@ class Claimer:
                             held.enter_context(own.pop_all())
                 except StoreBusy:
                     done.busy.append(name)
-                except StoreError as error:
+                except (StoreError, UnknownAgent) as error:
                     done.faults[name] = error.message
                 except Exception as error:
                     # A schedule or an agent of a host may fail in any way: it is this routine's.

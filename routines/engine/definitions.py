@@ -192,6 +192,7 @@ class FileDefinitions:
         self._root = root
         self._watcher = Watcher(root) if live else None
         self._looked_at = datetime.min.replace(tzinfo=UTC)
+        self._kept: dict[str, AgentChoice] = {}
         self.workspace: Workspace | None = None
 
     @property
@@ -260,8 +261,21 @@ class FileDefinitions:
             fresh = self._watcher.look(now)
         if fresh is None:
             return False
+        # First: whoever sees the last good version of a routine finds its agent too.
+        self._kept = self._agents_of(fresh)
         self.workspace = fresh
         return True
+
+    def _agents_of(self, fresh: Workspace) -> dict[str, AgentChoice]:
+        """Return the agent of each routine; a last good version has it though its entry is gone."""
+        found = {}
+        for name, routine in fresh.routines.items():
+            spec = None if routine.agent is None else fresh.settings.spec_of(routine.agent)
+            if routine.agent is not None and spec is not None:
+                found[name] = AgentChoice(routine.agent, spec)
+            elif name in fresh.stale and name in self._kept:
+                found[name] = self._kept[name]
+        return found
 
     def current(self, name: str) -> Routine | None:
         """Return what the file of *name* says this moment; a broken one counts as unchanged."""
@@ -284,7 +298,7 @@ class FileDefinitions:
 
     def work(self, routine: Routine, *, agent: str | None = None) -> Work:
         """Return what a turn of *routine* is to do."""
-        choice = self.agent(agent or routine.agent)
+        choice = self._agent_of(routine) if agent is None else self.agent(agent)
         paths = [self._root.settings_file, *([routine.path] if routine.path else [])]
         return work_of(
             routine,
@@ -294,6 +308,16 @@ class FileDefinitions:
             files=tuple(signature(self._absolute(path)) for path in paths),
             limits=self.limits,
         )
+
+    def _agent_of(self, routine: Routine) -> AgentChoice:
+        """Return the agent of *routine*; one that is gone goes on for a last good version (L5)."""
+        try:
+            return self.agent(routine.agent)
+        except UnknownAgent:
+            kept = self._kept.get(routine.name)
+            if kept is None or kept.name != routine.agent:
+                raise
+            return kept
 
     def work_without_routine(self, *, agent: str | None = None) -> Work:
         """Return what a turn that belongs to no routine is to do."""

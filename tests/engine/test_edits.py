@@ -8,7 +8,7 @@ import pytest
 from routines.config.workspace import find_root
 from routines.engine.definitions import HOST_AGENT, AgentChoice, FileDefinitions
 from tests.config.conftest import Folder
-from tests.engine.stage import HOUR, MINUTE, SECOND, at, every, routine
+from tests.engine.stage import HOUR, MINUTE, SECOND, at, eventually, every, routine
 
 
 class HostDefinitions(FileDefinitions):
@@ -68,6 +68,29 @@ async def test_broken_file_keeps_running_in_its_last_good_version(stage, folder)
         await stage.clock.advance_to(at("08:15"))
 
     assert stage.told == ["write the digest"] * 3
+
+
+TWO = "tz: UTC\nagent: echo\nagents:\n  two:\n    command: [cat]\n"
+
+
+@pytest.mark.parametrize("entry", ["three", None])
+async def test_routine_whose_agent_is_renamed_or_removed_goes_on_with_the_one_it_had(
+    stage, folder, caplog, entry
+):
+    folder.write("routines.yaml", TWO)
+    folder.routine("digest", digest(agent="two"))
+    root = find_root(explicit=folder.path, environ={}, cwd=folder.path)
+    async with stage.running(routines=FileDefinitions(root, live=True)) as engine:
+        await stage.clock.advance_to(at("08:05"))
+        await eventually(lambda: stage.history() == ["08:05 completed"])
+        left = TWO.replace("two", entry) if entry else "tz: UTC\nagent: echo\n"
+        folder.write("routines.yaml", left)
+        await stage.clock.advance_to(at("08:10"))
+        await eventually(lambda: stage.history() == ["08:05 completed", "08:10 completed"])
+        assert "no agent is called that" in engine._definitions.faults["digest"]
+
+    assert [record.claim["agent"] for record in stage.records()] == ["two", "two"]
+    assert "decide-failed" not in caplog.text
 
 
 async def test_file_that_is_broken_at_boot_is_not_armed_and_that_time_is_one_record(stage, folder):
