@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from routines.cli.main import COMMANDS
+from routines.config.agent_keys import AGENT_KEYS
 from routines.config.routine_file import ROUTINE_KEYS
-from routines.config.workspace_file import AGENT_KEYS, WORKSPACE_KEYS, parse_settings
+from routines.config.workspace_file import WORKSPACE_KEYS, parse_settings
 from routines.domain.outcome import REASONS, Outcome
 from routines.domain.record import Event
 from tests.test_readme import REPOSITORY, Reader, blocks, by_kind, stop

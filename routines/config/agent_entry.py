@@ -1,15 +1,13 @@
 """Reading an entry under `agents:`, and what has to fit together in it."""
 
 import re
-from dataclasses import dataclass
-from typing import Any
 
 from routines.config.acp_entry import check_acp, check_no_acp
 from routines.config.agent_keys import AGENT_KEYS, OF_COMMANDS, WAYS, merged, spec_of
 from routines.config.http_entry import check_http, check_no_http
 from routines.config.presets import preset_values
 from routines.config.reader import Mapping, Node, Unusable
-from routines.config.walker import Report, Values, near, object_schema, read_table, shown
+from routines.config.walker import Report, Values, near, read_table
 from routines.domain.agent import (
     MCP_PLACEHOLDERS,
     OPTIONS,
@@ -19,53 +17,10 @@ from routines.domain.agent import (
     PromptBy,
 )
 from routines.domain.output_path import parse_path
-from routines.errors import InvalidName
-
-ECHO_NAME = "echo"
 
 
-def agent_name(text: str) -> str:
-    """Return *text* if an agent may be called so, or raise `InvalidName`."""
-    if not re.fullmatch(r"[\w.-]{1,100}", text):
-        raise InvalidName(
-            f"an agent can't be called {text[:40]!r}", hint="letters, digits, '-', '_' and '.'"
-        )
-    return text
-
-
-@dataclass(frozen=True, slots=True)
-class Agents:
-    """The entries under `agents:`."""
-
-    expected: str = "entries by name, like {claude: {command: [claude, -p]}}"
-
-    def read(self, node: Node, key: str, report: Report) -> dict[str, AgentSpec] | None:
-        """Return the entries that are right."""
-        if isinstance(node, Unusable):
-            return None
-        if not isinstance(node, Mapping):
-            report.refuse(node, key, f"expected {self.expected}")
-            return None
-        specs = {}
-        for name, (place, entry) in node.entries.items():
-            at = f"{key}.{shown(name)}"
-            try:
-                agent_name(name)
-            except InvalidName as error:
-                report.add(place, at, error.message, error.hint)
-            if name == ECHO_NAME:
-                report.add(place, at, "`echo` is there without an entry", "use another name")
-            spec = _read_agent(entry, name, at, report)
-            if spec is not None:
-                specs[name] = spec
-        return specs
-
-    def schema(self) -> dict[str, Any]:
-        """Return the object whose values are entries."""
-        return {"type": "object", "additionalProperties": object_schema(AGENT_KEYS)}
-
-
-def _read_agent(node: Node, name: str, at: str, report: Report) -> AgentSpec | None:
+def read_agent(node: Node, name: str, at: str, report: Report) -> AgentSpec | None:
+    """Return the entry *name*, or None if it is not right; *report* then says why."""
     if isinstance(node, Unusable):
         return None
     if not isinstance(node, Mapping):

@@ -5,8 +5,7 @@ from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field
 
 from routines.config import reader
-from routines.config.agent_entry import ECHO_NAME, Agents
-from routines.config.agent_keys import AGENT_KEYS
+from routines.config.agents_table import ECHO_NAME, Agents
 from routines.config.files import absolute
 from routines.config.kinds import (
     ALERT,
@@ -18,7 +17,6 @@ from routines.config.kinds import (
     targets_of,
     tells_cost,
 )
-from routines.config.presets import preset_spec
 from routines.config.reader import Node
 from routines.config.walker import Key, Report, Table, Text, Values, Whole, near, read_table
 from routines.domain.agent import ECHO, PRESETS, AgentSpec
@@ -86,6 +84,9 @@ class WorkspaceSettings:
         if name in self.agents:
             return self.agents[name]
         if name in PRESETS:
+            # Here and not above: see `Agents`.
+            from routines.config.presets import preset_spec
+
             return preset_spec(name)
         return ECHO if name == ECHO_NAME else None
 
@@ -240,7 +241,6 @@ def _targets(values: Values, key: str, root: str, report: Report) -> tuple[Targe
 
 
 __all__ = [
-    "AGENT_KEYS",
     "ECHO_NAME",
     "FILE_NAME",
     "WORKSPACE_KEYS",

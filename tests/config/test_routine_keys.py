@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from routines.config.agent_keys import AGENT_KEYS
 from routines.config.routine_file import ROUTINE_KEYS, parse_routine
 from routines.config.workspace_file import (
-    AGENT_KEYS,
     WORKSPACE_KEYS,
     WorkspaceSettings,
     parse_settings,

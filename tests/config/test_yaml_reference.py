@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from routines.config.agent_keys import AGENT_KEYS
 from routines.config.reader import read
 from routines.config.routine_file import ROUTINE_KEYS
-from routines.config.workspace_file import AGENT_KEYS, WORKSPACE_KEYS, parse_settings
+from routines.config.workspace_file import WORKSPACE_KEYS, parse_settings
 from routines.domain.agent import MCP_PLACEHOLDERS, PLACEHOLDERS, READ_KEYS
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/yaml.md").read_text()
