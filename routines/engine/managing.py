@@ -123,7 +123,8 @@ class Wakeups:
         Args:
             session: Whose.
             prompt: What is told.
-            key: The caller's own id, at most 200 characters; without one nothing can be repeated.
+            key: The caller's own id, at most 200 printable characters; without one nothing can be
+                repeated.
             fingerprint: What the content is known by; by default a digest of all arguments. Give
                 one if an argument changes from call to call, as an instant worked out from now.
             in_: A span from now.
@@ -135,6 +136,7 @@ class Wakeups:
             fresh: Whether each firing gets a new conversation.
 
         Raises:
+            UsageError: An argument can't be used; it says which. Nothing was scheduled.
             WakeupConflict: The key stands for other content; its `present` says which.
             WakeupRefused: A guardrail says no. Nothing was scheduled.
             NotAuthorized, AuthorizationUnavailable: The host's hook. Nothing was scheduled.
@@ -179,6 +181,7 @@ class Wakeups:
             session: Whose, if that is known; it is then found at once.
 
         Raises:
+            UsageError: *wakeup_id* is no text.
             UnknownWakeup: There is none, or nothing is kept of it.
             NotAuthorized, AuthorizationUnavailable: The host's hook.
         """
@@ -244,6 +247,7 @@ class Wakeups:
         puts nothing off.
 
         Raises:
+            UsageError: An argument can't be used; it says which.
             UnknownWakeup: There is none.
             WakeupConflict: It is of another revision, or has ended; its `present` says which.
             WakeupRefused: A guardrail says no.
@@ -319,6 +323,7 @@ class Wakeups:
             WakeupConflict: It is of another revision, or nothing of it is parked.
             NotAuthorized, AuthorizationUnavailable: The host's hook.
         """
+        _checked_revision(revision)
         known = await self._found("recover", wakeup_id, session)
         if known.wakeup.revision != revision:
             raise self._mismatch(known, revision)
@@ -350,6 +355,7 @@ class Wakeups:
         Raises:
             As `update`.
         """
+        _checked_revision(revision)
         known = await self._found("cancel", wakeup_id, session)
         now, whose = self._clock.now(), known.wakeup.session
         known = await self._do(
@@ -378,6 +384,8 @@ class Wakeups:
         make: Callable[[Wakeup, Company], Wakeup],
         now: datetime,
     ) -> WakeupSnapshot:
+        _checked_id(wakeup_id)
+        _checked_revision(revision)
         await self._authorizer.check(action, self._caller, None)
         known = await self._do(self._read, wakeup_id, session)
         whose = known.wakeup.session
@@ -406,6 +414,7 @@ class Wakeups:
         return await self._shown(whose, wakeup_id)
 
     async def _found(self, action: str, wakeup_id: str, session: str | None) -> Known:
+        _checked_id(wakeup_id)
         await self._authorizer.check(action, self._caller, None)
         known: Known = await self._do(self._read, wakeup_id, session)
         await self._authorizer.check(action, self._caller, known.wakeup.to_json())
@@ -462,16 +471,48 @@ def _words(value: str | timedelta | datetime | None) -> str | None:
 def _checked_instant(anchor: datetime | None) -> datetime | None:
     if anchor is None:
         return None
+    if not isinstance(anchor, datetime):
+        raise UsageError(
+            f"anchor is an aware datetime, and not {_shown_value(anchor)}",
+            hint="give a datetime with a time zone",
+        )
     if anchor.tzinfo is None:
         raise UsageError(f"anchor {anchor} has no time zone", hint="give an aware datetime")
     return as_utc(anchor)
 
 
 def _checked_key(key: str) -> str:
-    if not isinstance(key, str) or not key.strip() or len(key) > LONGEST_KEY:
-        shown = one_line(repr(key), most=60)
-        raise UsageError(f"a key is text of 1 to {LONGEST_KEY} characters, and not {shown}")
+    # It stands in messages and logs: a line break or an escape in it would forge what they say.
+    if (
+        not isinstance(key, str)
+        or not key.strip()
+        or len(key) > LONGEST_KEY
+        or not key.isprintable()
+    ):
+        raise UsageError(
+            f"a key is text of 1 to {LONGEST_KEY} printable characters, and not {_shown_value(key)}"
+        )
     return key
+
+
+def _checked_id(wakeup_id: str) -> str:
+    if not isinstance(wakeup_id, str):
+        raise UsageError(f"wakeup_id is the text of an id, and not {_shown_value(wakeup_id)}")
+    return wakeup_id
+
+
+def _checked_revision(revision: int) -> int:
+    # 1.0 and True are equal to 1: what was computed wrongly would pass for what was read.
+    if not isinstance(revision, int) or isinstance(revision, bool):
+        raise UsageError(
+            f"revision is a whole number, and not {_shown_value(revision)}",
+            hint="give the `revision` of the snapshot that was decided on",
+        )
+    return revision
+
+
+def _shown_value(value: object) -> str:
+    return one_line(repr(value), most=60)
 
 
 def _checked_session(session: str) -> str:

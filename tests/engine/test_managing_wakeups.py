@@ -541,3 +541,45 @@ async def test_claim_whose_prompt_was_changed_is_kept_aside_and_never_delivered(
     assert (record.outcome, record.reason) == ("interrupted", "owner-unknown")
     assert stage.agent.turns == []
     assert os.path.exists(f"{path}.corrupt")
+
+
+@pytest.mark.parametrize("anchor", ["garbage", 7, "2026-06-01T08:00:00Z"])
+async def test_anchor_that_is_no_datetime_is_named(stage, anchor):
+    async with stage.running(QUIET) as engine:
+        with pytest.raises(UsageError, match="anchor is an aware datetime, and not"):
+            await make(engine, every="10m", anchor=anchor)
+        made = (await make(engine, every="10m")).wakeup
+        with pytest.raises(UsageError, match="anchor is an aware datetime, and not"):
+            await engine.wakeups().update(made.id, revision=1, anchor=anchor)
+
+    assert [one.revision for one in stage.wakeups.pending(SESSION)] == [1]
+
+
+@pytest.mark.parametrize("wakeup_id", [None, 7, b"w-7k3m9q", ["w-7k3m9q"]])
+async def test_id_that_is_no_text_is_named(stage, wakeup_id):
+    async with stage.running(QUIET) as engine:
+        for act in ("get", "update", "pause", "resume", "recover", "cancel"):
+            more = {} if act == "get" else {"revision": 1}
+            with pytest.raises(UsageError, match="wakeup_id is the text of an id, and not"):
+                await getattr(engine.wakeups(), act)(wakeup_id, **more)
+
+
+@pytest.mark.parametrize("revision", [1.0, True, "1", None])
+async def test_revision_that_is_no_whole_number_is_named_and_changes_nothing(stage, revision):
+    async with stage.running(QUIET) as engine:
+        made = (await make(engine)).wakeup
+        for act in ("update", "pause", "resume", "recover", "cancel"):
+            with pytest.raises(UsageError, match="revision is a whole number, and not"):
+                await getattr(engine.wakeups(), act)(made.id, revision=revision)
+
+    assert [one.revision for one in stage.wakeups.pending(SESSION)] == [1]
+
+
+@pytest.mark.parametrize("key", ["a\0b", "a\nb", "a\x1b[2J", "a\u2028b", "\ud800"])
+async def test_key_that_is_not_printable_is_refused_and_escaped(stage, key):
+    async with stage.running(QUIET) as engine:
+        with pytest.raises(UsageError, match="a key is text") as caught:
+            await make(engine, key=key)
+
+    assert caught.value.message.isprintable()
+    assert stage.wakeups.pending(SESSION) == []
