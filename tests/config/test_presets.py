@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from routines.agents.command import command_words
-from routines.config.agent_entry import Agents
 from routines.config.agent_keys import AGENT_KEYS
+from routines.config.agents_table import Agents
 from routines.config.presets import preset_path, preset_spec, preset_values
 from routines.domain.agent import PRESETS, AgentKind, AgentSpec, Signs
 from routines.domain.versions import find_version
