@@ -61,11 +61,11 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """It is due, and its firing is claimed and settled `skipped` in one.
+    """It is due, and its firing is claimed and settled without a turn in one.
 
     Attributes:
         instant: What the firing was for.
-        reason: `limit` or `busy`.
+        reason: `limit`, `busy` or `refused`; `not-found` if no agent is there to be woken.
         passed: The older ones that it stands for too, or None.
     """
 

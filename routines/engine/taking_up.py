@@ -24,7 +24,7 @@ from routines.engine.turns import Verdict, cancelled
 from routines.engine.unstarted import Unstarted
 from routines.engine.waking import Waker
 from routines.engine.work import Work, decode_work
-from routines.errors import RoutinesError
+from routines.errors import RoutinesError, UnknownAgent
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, OpenEntry
 from routines.store.control import CancelStore
@@ -204,7 +204,10 @@ class TakingUp:
                     Reason.OWNER_UNKNOWN,
                     "what it holds is not what was set: kept as .corrupt, and not delivered",
                 )
-            return self._waker.work_of(record, now)
+            try:
+                return self._waker.work_of(record, now)
+            except UnknownAgent as error:
+                return Verdict(Outcome.FAILED, Reason.NOT_FOUND, error.message)
         routine = self._definitions.current(occurrence.owner)
         if routine is None:
             return Verdict(Outcome.SKIPPED, Reason.EDITED, "its routine is gone")

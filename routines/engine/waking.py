@@ -8,7 +8,7 @@ from datetime import datetime
 
 from routines.domain.clock import Clock
 from routines.domain.names import format_instant
-from routines.domain.outcome import Reason, one_line
+from routines.domain.outcome import Outcome, Reason, one_line
 from routines.domain.record import Owner, Record
 from routines.domain.wake_firing import Fire, Skip, Wait, plan_busy
 from routines.domain.wake_texts import wrap
@@ -20,7 +20,7 @@ from routines.engine.definitions import Definitions
 from routines.engine.recipients import reply_to, routine_of, sharer_of
 from routines.engine.turns import SHOWN
 from routines.engine.work import Work
-from routines.errors import RoutinesError, StoreBusy, StoreError
+from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
 from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.places import Room
@@ -141,7 +141,14 @@ class Waker:
         log.info("deferred", extra={"wakeup": wakeup.id, "session": wakeup.session})
 
     def _skip(
-        self, wakeup: Wakeup, due: Skip, now: datetime, woken: Woken, *, detail: str | None = None
+        self,
+        wakeup: Wakeup,
+        due: Skip,
+        now: datetime,
+        woken: Woken,
+        *,
+        detail: str | None = None,
+        outcome: Outcome = Outcome.SKIPPED,
     ) -> None:
         if detail is None:
             detail = "its session is busy" if due.reason is Reason.BUSY else "the day's limit"
@@ -152,6 +159,7 @@ class Waker:
             claims=self._claims,
             at=now,
             detail=detail,
+            outcome=outcome,
             extra={"by": wakeup.asked_by, "owner": self._owner.to_json()},
             revision=wakeup.revision,
         )
@@ -163,7 +171,14 @@ class Waker:
     def _fire(
         self, wakeup: Wakeup, due: Fire, now: datetime, woken: Woken, *, authorized_at: datetime
     ) -> None:
-        work = self._work(wakeup.session, wakeup.prompt)
+        try:
+            work = self._work(wakeup.session, wakeup.prompt)
+        except UnknownAgent as error:
+            # Left pending it would be tried each second for ever, and nobody would be told.
+            absent = Skip(due.instant, Reason.NOT_FOUND, due.passed)
+            self._skip(wakeup, absent, now, woken, detail=error.message, outcome=Outcome.FAILED)
+            self._authorizer.done_with(wakeup, due.instant)
+            return
         room = self._claimer.room_for(work)
         if not isinstance(room, Room):
             return
@@ -256,7 +271,7 @@ class Waker:
             return replace(work, prompt=prompt, only_if=None, start_within=None, files=())
         sharer = sharer_of(session, self._definitions.routines)
         if sharer is None:
-            work = self._definitions.work_without_routine()
+            work = self._without_routine(session)
             return replace(work, prompt=prompt, deliver=self._definitions.deliver)
         # Its agent, folder and environment are those of the session; another agent would begin
         # the conversation anew. Its days and limits are those of its own turns.
@@ -270,3 +285,14 @@ class Waker:
             files=(),
             limits=tuple(limit for limit in work.limits if limit.routine is None),
         )
+
+    def _without_routine(self, session: str) -> Work:
+        """Return the work of a session that no routine has, by the agent whose conversation it is.
+
+        Its routine may have been removed or renamed since: another agent would begin it anew.
+        """
+        ledger = self._sessions.peek(session)
+        if ledger is not None and ledger.agent is not None:
+            with contextlib.suppress(UnknownAgent):
+                return self._definitions.work_without_routine(agent=ledger.agent)
+        return self._definitions.work_without_routine()

@@ -147,11 +147,14 @@ class FiringStore:
         claims: ClaimStore,
         at: datetime,
         detail: str = "",
+        outcome: Outcome = Outcome.SKIPPED,
         extra: Mapping[str, Any] | None = None,
         revision: int | None = None,
         patience: float = files.PATIENCE_S,
     ) -> Record | None:
-        """Claim a firing and settle it `skipped` in one; a one-shot is then no longer pending.
+        """Claim a firing and settle it without a turn; a one-shot is then no longer pending.
+
+        It is `skipped`, unless *outcome* says that it failed.
 
         Returns:
             Its record; None as for `take`.
@@ -164,7 +167,7 @@ class FiringStore:
             wakeup = self._ready(session, wakeup_id, due.instant, claims=claims, at=at)
             if wakeup is None or (revision is not None and wakeup.revision != revision):
                 return None
-            end = outcome_event(at=at, outcome=Outcome.SKIPPED, reason=due.reason, detail=detail)
+            end = outcome_event(at=at, outcome=outcome, reason=due.reason, detail=detail)
             draft = _draft(wakeup, due.instant, due.passed, extra, fired=False, end=end)
             claim = claims.take(draft, at=at)
             if claim is None:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from routines.agents.base import SessionBusy
 from routines.config.workspace import find_root
 from routines.domain.wake_request import WakeRequest
@@ -11,7 +13,7 @@ from routines.domain.zones import zone
 from routines.engine.definitions import FileDefinitions
 from routines.engine.engine import Limits
 from routines.testing import RecordingAgent
-from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, once, routine
+from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, eventually, once, put, routine
 from tests.engine.test_recovering import owner
 
 SESSION = "routine:digest"
@@ -84,6 +86,54 @@ async def test_wake_up_of_a_shared_session_fires_with_the_agent_of_the_routine_t
     assert record.claim["agent"] == "echo"
     assert (record.claim["session"], record.claim["routine"]) == ("named:ops", None)
     assert stage.agent.turns == []
+
+
+def files_of(stage, settings="tz: UTC\n"):
+    put(f"{stage.root}/routines.yaml", settings.encode())
+    return FileDefinitions(find_root(explicit=stage.root, environ={}, cwd="/"), live=True)
+
+
+async def test_wake_up_that_finds_no_agent_fails_not_found_once_and_is_told(stage, caplog):
+    async with stage.running(routines=files_of(stage)):
+        wake(stage, session="routine:removed", in_="5m")
+        await stage.clock.advance_to(at("08:06"))
+
+    (record,) = stage.records()
+    assert (record.outcome, record.reason) == ("failed", "not-found")
+    assert record.end["detail"].startswith("there is no agent named")
+    assert stage.wakeups.pending("routine:removed") == []
+    assert [event.ref for event in stage.events if event.name == "settled"] == [record.ref]
+    assert "wake-failed" not in caplog.text
+
+
+async def test_claimed_wake_up_whose_agent_is_gone_by_the_restart_fails_not_found(stage):
+    wakeup = wake(stage, in_="5m")
+    await stage.clock.advance_to(at("08:05"))
+    take_and_die(stage, wakeup)
+    async with stage.running(routines=files_of(stage)):
+        await stage.clock.advance_to(at("08:06"))
+
+    (record,) = stage.records()
+    assert (record.outcome, record.reason) == ("failed", "not-found")
+
+
+@pytest.mark.parametrize(
+    ("agent", "expected"), [("two", "two"), ("gone", "echo")], ids=["there", "not there"]
+)
+async def test_wake_up_of_a_removed_routine_goes_to_the_agent_of_its_conversation(
+    stage, agent, expected
+):
+    settings = "tz: UTC\nagent: echo\nagents:\n  two:\n    command: [cat]\n"
+    lease = stage.sessions.take("routine:removed", clock=stage.clock)
+    lease.write(lease.ledger.with_(agent=agent, epoch=3, epoch_reason="it was asked for"))
+    lease.let_go()
+    async with stage.running(routines=files_of(stage, settings)):
+        wake(stage, session="routine:removed", in_="5m")
+        await stage.clock.advance_to(at("08:05"))
+        await eventually(lambda: stage.records() and stage.records()[0].outcome)
+
+    assert stage.records()[0].claim["agent"] == expected
+    assert stage.sessions.peek("routine:removed").epoch == (3 if expected == agent else 4)
 
 
 def test_turn_without_a_routine_has_the_environment_and_the_limits_of_the_workspace(tmp_path):
