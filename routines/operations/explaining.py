@@ -359,11 +359,20 @@ class _Explainer:
         if paused.reason:
             who += f" ({escaped(paused.reason)})"
         if self.schedule is not None and self.schedule.next_after(self.now) is None:
-            then = "It fires when that ends"
+            too_late = self._is_too_late(at, max(self.now, paused.until or self.now))
+            meets = "is recorded as missed: too-late" if too_late else "fires"
+            then = f"It {meets} when that ends"
         else:
             reason = "paused" if at > paused.since else "no-scheduler"
             then = f"It is recorded as missed: {reason} when that ends"
         return self._answer(at, Verdict.PAUSED, f"{who}. {then}", *instants)
+
+    def _is_too_late(self, at: datetime, then: datetime) -> bool:
+        """Return whether the slot can't start any more at *then*."""
+        timetable = None if self.routine is None else self.routine.timetable
+        if self.routine is None or timetable is None or self.routine.start_within is None:
+            return False
+        return then - timetable.due_at(at) > self.routine.start_within
 
     def _not_named(self, at: datetime, schedule: Schedule) -> Explanation:
         before, after = schedule.newest_at_or_before(at), schedule.next_after(at)

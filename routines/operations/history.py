@@ -79,7 +79,7 @@ class History:
         total: How many are recorded in all; beyond MOST_COUNTED, at least how many.
         counts: How many of the rows ended in each outcome; slots of a counted record one by one.
         unsettled: How many rows have no outcome.
-        open_in_all: How many occurrences of the routine have no outcome, shown or not.
+        open_elsewhere: How many claims of the routine have no outcome and are not among the rows.
         cut: Whether the search gave up before all was looked at.
     """
 
@@ -88,7 +88,7 @@ class History:
     total: int
     counts: dict[str, int]
     unsettled: int
-    open_in_all: int
+    open_elsewhere: int
     cut: bool = False
 
     @property
@@ -132,16 +132,23 @@ def history(context: Context, query: Query) -> History:
         ),
         counts=_count(entries),
         unsettled=sum(entry.outcome is None for entry in entries),
-        open_in_all=_count_open(context, state, query),
+        open_elsewhere=_count_open_elsewhere(context, state, query, entries),
         cut=rows.cut,
     )
 
 
-def _count_open(context: Context, state: StateFolder, query: Query) -> int:
+def _count_open_elsewhere(
+    context: Context, state: StateFolder, query: Query, entries: tuple[Entry, ...]
+) -> int:
     claims, names = ClaimStore(state), wanted_routines(context, query)
     if names is None:
-        return len(claims.open_entries())
-    return sum(len(claims.open_entries(routine=name)) for name in names)
+        in_all = len(claims.open_entries())
+    else:
+        in_all = sum(len(claims.open_entries(routine=name)) for name in names)
+    # What is due and unclaimed has a row without a claim.
+    shown = sum(entry.outcome is None and entry.claimed_at is not None for entry in entries)
+    # One that was settled in between is in neither.
+    return max(in_all - shown, 0)
 
 
 def wanted_routines(context: Context, query: Query) -> list[str] | None:

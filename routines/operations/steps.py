@@ -7,7 +7,7 @@ from typing import Any
 from routines.domain.durations import humanize
 from routines.domain.names import format_instant, parse_instant
 from routines.domain.occurrence import Kind
-from routines.domain.record import Event, Record
+from routines.domain.record import Event, Owner, Record
 from routines.domain.schedule import Schedule
 from routines.domain.zones import local_text, zone
 from routines.errors import InvalidZone
@@ -87,7 +87,9 @@ def rule_text(schedule: Schedule) -> str:
 
 def _claimed_text(record: Record) -> str:
     by = record.claim.get("by") or "an unknown process"
-    pid = "" if record.owner is None else f" (pid {record.owner.pid})"
+    # Whoever claimed it: a turn process that took it over says so in its own line.
+    owner = Owner.from_json(record.claim.get("owner"))
+    pid = "" if owner is None else f" (pid {owner.pid})"
     text = f"by {by}{pid}"
     if record.claimed_at is None or record.occurrence.kind is Kind.MANUAL:
         return text

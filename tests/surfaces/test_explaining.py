@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.surfaces.world import NOW, World, berlin
+from tests.surfaces.world import NOW, World, berlin, owner
 
 
 def verdict(ws: World, *words: str) -> str:
@@ -346,6 +346,35 @@ def test_a_one_shot_that_falls_due_in_a_pause_fires_when_that_ends(ws):
     ws.ask("pause", "once")
 
     assert verdict(ws, "once").endswith(". It fires when that ends.")
+
+
+@pytest.mark.parametrize(
+    ("within", "words", "then"),
+    [
+        ("2h", (), "It is recorded as missed: too-late when that ends."),
+        ("8h", (), "It fires when that ends."),
+        ("8h", ("--until", "2h"), "It is recorded as missed: too-late when that ends."),
+        ("8h", ("--until", "30m"), "It fires when that ends."),
+    ],
+)
+def test_a_one_shot_that_would_be_too_late_after_a_pause_is_not_promised(ws, within, words, then):
+    ws.routine("once", f'at: "2026-11-29 09:00"\nstart_within: {within}\n')
+    ws.seen("once", {"at": "2026-11-29T08:00:00Z", "tz": "Europe/Berlin"})
+    ws.scheduler()
+    ws.ask("pause", "once", *words)
+
+    assert verdict(ws, "once").endswith(f". {then}")
+
+
+def test_the_line_of_the_claim_names_the_process_that_claimed(audit):
+    audit.scheduler()
+    claimer = owner().to_json()
+    claim = audit.claim("nightly-audit", berlin("03:00"))
+    audit.started(claim, owner=claimer | {"pid": claimer["pid"] + 1})
+    audit.end(claim)
+
+    (line,) = [one for one in steps(audit, "nightly-audit") if one.startswith("claimed ")]
+    assert f"(pid {claimer['pid']})" in line
 
 
 def test_what_is_put_off_in_a_pause_says_that_too(audit):

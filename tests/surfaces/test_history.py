@@ -389,3 +389,20 @@ def test_a_tag_narrows_it_to_its_routines(past):
     assert entries(past, "--tag", "nobody") == []
     answer = past.ask("history", "--tag", "far", "--tag", "near")
     assert answer.out.splitlines()[-1] == "1 of 1: 1 completed. None without an outcome."
+
+
+def test_the_foot_counts_what_is_shown_and_says_what_is_not(past):
+    past.cron("open", "0 * * * *")
+    past.done("open", berlin("12:00"))
+    for hour in ("13:00", "14:00", "15:00"):
+        past.claim("open", berlin(hour))
+    past.done("open", berlin("16:00"), "failed", "exit")
+
+    def foot(*words):
+        return past.ask("history", "open", *words).out.splitlines()[-1]
+
+    assert foot() == "5 of 5: 1 completed, 1 failed. 3 without an outcome."
+    assert foot("-n", "2") == "2 of 5: 1 failed. 1 without an outcome, and 2 that are not shown."
+    assert (
+        foot("--problems") == "1 of 5: 1 failed. None without an outcome, and 3 that are not shown."
+    )

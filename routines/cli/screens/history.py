@@ -112,4 +112,7 @@ def _foot(history: History) -> str:
     text = f"{shown} of {total}: {', '.join(counts)}." if counts else f"{shown} of {total}."
     if history.cut:
         text += " Older ones were not looked at: narrow it with --since."
-    return f"{text} {history.open_in_all or 'None'} without an outcome."
+    text += f" {history.unsettled or 'None'} without an outcome"
+    if history.open_elsewhere:
+        text += f", and {history.open_elsewhere} that are not shown"
+    return f"{text}."
