@@ -4,7 +4,9 @@ from datetime import timedelta
 
 import pytest
 
+from routines.domain.outcome import LONGEST_DETAIL
 from routines.engine.arming import counted
+from routines.engine.pausing import Pausing
 from routines.errors import UnknownRoutine
 from routines.store.cursors import CursorStore
 from tests.campaigns.scheduler import Each
@@ -31,6 +33,33 @@ async def test_paused_routine_starts_nothing_and_owes_nothing_when_resumed(stage
     ((reason, first, last, count, by),) = missed(stage)
     assert (reason, first, last, count) == ("paused", "08:10", "08:40", 4)
     assert "@" in by
+
+
+async def test_record_of_a_pause_says_who_paused_since_when_why_and_who_resumed(stage):
+    async with stage.running(routine(schedule=every(10))) as engine:
+        await engine.pause("digest", reason="on\nholiday " + "x" * 1000)
+        await stage.clock.advance_to(at("08:45"))
+        Pausing(stage.state, by="ben@studio").resume("digest", now=stage.clock.now())
+
+    (found,) = CursorStore(stage.state).missed("digest")
+    me = engine._who()[0]
+    assert found.detail.startswith(
+        f"paused by {me} since 2026-06-01T08:00:00Z, resumed by ben@studio: on holiday xxx"
+    )
+    assert len(found.detail) <= LONGEST_DETAIL
+    assert "\n" not in found.detail
+
+
+async def test_record_of_a_pause_of_everything_that_ended_by_itself_says_so(stage):
+    async with stage.running(routine(schedule=every(10))) as engine:
+        await engine.pause(until=at("08:25"))
+        await stage.clock.advance_to(at("08:29"))
+
+    (found,) = CursorStore(stage.state).missed("digest")
+    assert found.detail == (
+        f"everything was paused by {engine._who()[0]} since 2026-06-01T08:00:00Z,"
+        " until 2026-06-01T08:25:00Z"
+    )
 
 
 async def test_pause_ends_by_itself_at_its_time(stage):
