@@ -28,7 +28,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Each is named by one module alone: what it is trusted with is decided in one place.
 ONE_HOME = {
     "filelock": {"store/files.py"},
-    "subprocess": {"agents/processes.py", "agents/command.py"},
+    "subprocess": {"agents/processes.py"},
     "click": {"cli"},
     "yaml": {"config/reader.py"},
     "prometheus_client": {"web/metrics.py"},
@@ -56,6 +56,18 @@ WRITERS = {
     "os.truncate",
     "os.symlink",
 }
+
+
+# The type of what `agents/processes.py` starts; called, it would start one itself.
+CHILD = {"Child", "processes.Child"}
+STARTERS = (
+    "os.exec",
+    "os.fork",
+    "os.popen",
+    "os.posix_spawn",
+    "os.spawn",
+    "os.system",
+)
 
 
 def layer_of(path: Path) -> str:
@@ -112,10 +124,29 @@ def test_one_module_writes_files():
     assert found == NOT_STATE
 
 
+def test_one_module_starts_processes():
+    found = {}
+    for path in MODULES:
+        name = str(path.relative_to(PACKAGE))
+        if name == "agents/processes.py":
+            continue
+        calls = {
+            ast.unparse(node.func)
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Call)
+        }
+        bad = {call for call in calls if call in CHILD or call.startswith(STARTERS)}
+        if bad:
+            found[name] = bad
+
+    # Two processes try its locks; it is one that `processes.run_probe` has started.
+    assert found == {"store/probe.py": {"os.fork"}}
+
+
 # Writes that are none of the state folder: asking about a lock, the agent's stdin, reading YAML
 # without hanging on a pipe, and stdout that goes nowhere once its reader has left.
 NOT_STATE = {
-    "agents/command.py": {"os.write"},
+    "agents/pump.py": {"os.write"},
     "cli/main.py": {"os.open"},
     "config/files.py": {"os.open"},
     "store/locks.py": {"os.open"},

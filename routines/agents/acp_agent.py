@@ -10,18 +10,11 @@ from datetime import timedelta
 
 from routines.agents.acp_protocol import Asked, Conversation, Server, Verdict
 from routines.agents.base import Reply, Turn, TurnResult
-from routines.agents.command import (
-    STOP_WORDS,
-    TIMEOUT,
-    CannotStart,
-    Ended,
-    command_words,
-    run_program,
-    signal_words,
-    utf8,
-)
+from routines.agents.command_words import command_words
 from routines.agents.output import Capture, Lines, open_captures
-from routines.agents.processes import STOP_INTERVAL_S
+from routines.agents.programs import STOP_WORDS, TIMEOUT, Ended, run_program, signal_words
+from routines.agents.starting import CannotStart, utf8
+from routines.agents.trees import STOP_INTERVAL_S
 from routines.domain.agent import AgentSpec
 from routines.domain.clock import Clock
 from routines.domain.durations import format_span

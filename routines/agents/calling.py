@@ -26,8 +26,8 @@ from routines.agents.base import (
     TurnResult,
     Usage,
 )
-from routines.agents.command import STOP_WORDS
 from routines.agents.output import Capture, bounded
+from routines.agents.programs import STOP_WORDS
 from routines.agents.reading import check_native_session
 from routines.domain.clock import Clock
 from routines.domain.durations import format_span
@@ -107,7 +107,7 @@ def run_call(
         turn: What it is given.
         clock: Counts *timeout*.
         timeout: How long it may take, awake.
-        stop_requested: Asked twice a second; a word of `command.STOP_WORDS` ends the turn.
+        stop_requested: Asked twice a second; a word of `programs.STOP_WORDS` ends the turn.
         grace: What a cancelled coroutine gets to end.
         on_native_session: Told, on this thread, the id of the conversation as soon as a `Reply`
             says it, so that it is kept if the turn is killed.

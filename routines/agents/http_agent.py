@@ -33,8 +33,8 @@ from routines.agents.http_messages import (
     words_of,
 )
 from routines.agents.output import Lines, open_captures
-from routines.agents.processes import STOP_INTERVAL_S
 from routines.agents.reading import LARGEST_JSON, Said, parse_json
+from routines.agents.trees import STOP_INTERVAL_S
 from routines.domain.agent import AgentSpec, OutputFormat
 from routines.domain.clock import Clock
 from routines.domain.http_agent import (
@@ -82,7 +82,7 @@ def run_http(
         folder: Where the answer is kept as it came, stdout.log; None for nowhere.
         clock: Counts *timeout*.
         timeout: How long it may take, awake.
-        stop_requested: Asked twice a second; a word of `command.STOP_WORDS` ends the turn, which
+        stop_requested: Asked twice a second; a word of `programs.STOP_WORDS` ends the turn, which
             closes the connection.
         grace: What closing it may take.
         on_native_session: Told the id of the conversation as soon as the server says it.

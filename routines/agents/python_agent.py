@@ -10,7 +10,7 @@ from typing import Any
 
 from routines.agents.base import NotFound, Turn, TurnResult
 from routines.agents.calling import run_call
-from routines.agents.processes import STOP_INTERVAL_S, Tree, end_tree, own_children
+from routines.agents.trees import STOP_INTERVAL_S, Tree, end_tree, own_children
 from routines.domain.agent import AgentSpec
 from routines.domain.clock import Clock
 from routines.domain.outcome import Outcome, Reason, one_line
@@ -41,7 +41,7 @@ def run_python(
         clock: Counts *timeout*.
         timeout: How long it may take, awake.
         env: Its whole environment; None leaves this process's.
-        stop_requested: Asked twice a second; a word of `command.STOP_WORDS` ends the turn.
+        stop_requested: Asked twice a second; a word of `programs.STOP_WORDS` ends the turn.
         grace: What a cancelled coroutine, and then each signal to processes that it started,
             gets to end.
     """

@@ -4,8 +4,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from routines.agents.command import CannotStart, find_program, run_program
 from routines.agents.output import Capture
+from routines.agents.programs import run_program
+from routines.agents.starting import CannotStart, find_program
 from routines.domain.clock import Clock
 from routines.domain.versions import find_version
 from routines.errors import StoreError

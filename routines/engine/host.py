@@ -4,7 +4,7 @@ import functools
 import os
 import platform
 
-from routines.agents import processes
+from routines.agents.identity import boot_id, host_id, is_alive, process_identity
 from routines.domain.record import Owner
 from routines.domain.recovery import Here
 from routines.store import files
@@ -13,7 +13,7 @@ from routines.store import files
 @functools.cache
 def here() -> Here:
     """Return this host and boot."""
-    return Here(host=processes.host_id(), boot=processes.boot_id() or None)
+    return Here(host=host_id(), boot=boot_id() or None)
 
 
 def user_at_host() -> str:
@@ -23,7 +23,7 @@ def user_at_host() -> str:
 
 def owner() -> Owner:
     """Return this process as the owner of claims; asked anew after a fork."""
-    identity = processes.process_identity() or {}
+    identity = process_identity() or {}
     return Owner(
         host=here().host,
         boot=here().boot,
@@ -36,4 +36,4 @@ def owner() -> Owner:
 
 def is_gone(one: Owner | None) -> bool:
     """Return whether an owner is known to have ended; False where that can't be told."""
-    return one is not None and processes.is_alive(one.to_json()) is False
+    return one is not None and is_alive(one.to_json()) is False

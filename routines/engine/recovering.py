@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from routines.agents.processes import Tree, end_tree
+from routines.agents.trees import Tree, end_tree
 from routines.domain.clock import Clock
 from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind

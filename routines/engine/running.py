@@ -23,10 +23,10 @@ from routines.agents.base import (
     TurnFailed,
     TurnResult,
 )
-from routines.agents.command import HURRY
 from routines.agents.durable import agent_of, is_durable
 from routines.agents.environment import without_surroundings
 from routines.agents.processes import start_turn_process
+from routines.agents.programs import HURRY
 from routines.domain.outcome import Outcome, Reason, one_line
 from routines.domain.record import Event, Owner, Record
 from routines.engine.claiming import Ready

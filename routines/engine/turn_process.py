@@ -16,9 +16,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from types import FrameType, ModuleType
 
-from routines.agents import processes
 from routines.agents.base import Turn, TurnResult
-from routines.agents.command import HURRY, run_command
+from routines.agents.command import run_command
+from routines.agents.programs import HURRY
+from routines.agents.trees import become_subreaper
 from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.outcome import Reason
 from routines.engine import host
@@ -289,7 +290,7 @@ def main(argv: list[str]) -> int:
     """Take over what was handed to this process, and run its turn."""
     fds, state_path, claim_path, work_path = argv
     claim_fd, lease_fd, *room = (int(fd) for fd in fds.split(","))
-    processes.become_subreaper()
+    become_subreaper()
     for fd in (claim_fd, lease_fd, *room):
         locks.adopt(fd)
     clock = SystemClock()

@@ -15,8 +15,9 @@ from typing import Any
 
 from routines.agents import environment
 from routines.agents.base import Reply, Turn, TurnResult, Usage
-from routines.agents.command import CannotStart, run_program
 from routines.agents.output import Capture, bounded
+from routines.agents.programs import run_program
+from routines.agents.starting import CannotStart
 from routines.domain.clock import Clock
 from routines.domain.http_agent import header_secrets
 from routines.domain.ledger import (

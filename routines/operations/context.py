@@ -77,7 +77,7 @@ class Context:
     @cached_property
     def writable_state(self) -> State:
         """The state folder, made if it is missing, and checked to be the one that it was."""
-        from routines.agents.processes import boot_id
+        from routines.agents.identity import boot_id
 
         state = open_for_writing(self.root.state, boot=boot_id() or None)
         # What was opened for reading before may have had no id yet.

@@ -194,7 +194,7 @@ def _state(context: Context) -> list[Finding]:
 
 
 def _place(context: Context, state: State) -> list[Finding]:
-    from routines.agents.processes import boot_id
+    from routines.agents.identity import boot_id
 
     found = os.stat(state.path)
     shown = _short(context, state.path)

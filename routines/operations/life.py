@@ -45,9 +45,9 @@ class Schedulers:
 def is_alive(identity: Mapping[str, Any]) -> bool | None:
     """Return whether a process still lives; None if that can't be told from here."""
     # Here and not above: a held lock mostly answers first, and this import costs a third of `list`.
-    from routines.agents import processes
+    from routines.agents.identity import is_alive as lives
 
-    return processes.is_alive(identity)
+    return lives(identity)
 
 
 def schedulers(state: State | None, *, now: datetime) -> Schedulers:

@@ -194,7 +194,7 @@ def adopt(context: Context, *, fork: bool) -> Adopted:
         StoreBusy: Something of routines runs on this very folder; nothing was changed.
         StateMissing, StateForeign: There is none, or it is another user's.
     """
-    from routines.agents.processes import boot_id
+    from routines.agents.identity import boot_id
 
     found = open_for_reading(context.root.state)
     check_place(found.path)
@@ -303,7 +303,7 @@ def session_open(context: Context, session: str) -> int:
         UsageError: Its agent has no interactive program.
         SessionBusyError: It is in use.
     """
-    from routines.agents.command import fill_words
+    from routines.agents.command_words import fill_words
     from routines.agents.processes import run_in_foreground
     from routines.domain.ledger import chooses_id
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from routines.agents.processes import boot_id
+from routines.agents.identity import boot_id
 from routines.domain.record import Record
 from routines.domain.routine import schedule_key
 from routines.operations.context import Context

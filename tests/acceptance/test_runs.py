@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from routines.agents.processes import host_id
+from routines.agents.identity import host_id
 from tests.acceptance.helpers import (
     end_all,
     end_of,

@@ -6,7 +6,9 @@ import sys
 
 import pytest
 
-from routines.agents import processes
+from routines.agents.environment import environment
+from routines.agents.process_table import leftovers
+from routines.agents.trees import Tree, end_tree
 from tests.agents.stubs import RealClock, make_turn
 
 
@@ -26,16 +28,16 @@ def state(tmp_path, turn):
     """A state folder; and nothing of the turn is left when its test has ended (T3)."""
     path = str(tmp_path / ".routines")
     yield path
-    left = processes.leftovers(path, turn.key)
+    left = leftovers(path, turn.key)
     # A test that failed must not leave its programs to the machine.
-    tree = processes.Tree(state=path, turn_key=turn.key)
-    processes.end_tree(tree, stop=("KILL",), clock=RealClock())
+    tree = Tree(state=path, turn_key=turn.key)
+    end_tree(tree, stop=("KILL",), clock=RealClock())
     assert left == []
 
 
 @pytest.fixture
 def env(turn, state, tmp_path):
-    return processes.environment(os.environ, turn, root=str(tmp_path), state=state)
+    return environment(os.environ, turn, root=str(tmp_path), state=state)
 
 
 @pytest.fixture

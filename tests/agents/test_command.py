@@ -10,9 +10,13 @@ from datetime import timedelta
 
 import pytest
 
-from routines.agents import command, processes
+from routines.agents import starting
 from routines.agents.base import Usage
-from routines.agents.command import command_words, run_command
+from routines.agents.command import run_command
+from routines.agents.command_words import command_words
+from routines.agents.environment import environment
+from routines.agents.identity import process_identity
+from routines.agents.process_table import leftovers, process_table
 from routines.domain.agent import OutputFormat, PromptBy, Signs
 from routines.domain.outcome import Outcome, Reason
 from tests.agents.stubs import HALF_AN_HOUR, LimitWhen, eventually, make_turn, spec_of
@@ -403,7 +407,7 @@ def test_a_machine_without_room_never_started_it(run, monkeypatch, number):
     def no_room(*_, **__):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(command, "start_program", no_room)
+    monkeypatch.setattr(starting, "start_program", no_room)
 
     result = run("true")
 
@@ -432,7 +436,7 @@ def test_it_runs_in_its_folder_with_its_environment_and_nothing_else(run, tmp_pa
 def test_a_surrounding_agent_is_not_seen(turn, state, tmp_path, run):
     outer = {**os.environ, "CLAUDECODE": "1", "CODEX_THREAD_ID": "t", "ROUTINES_TURN": "outer"}
 
-    made = processes.environment(outer, turn, root=str(tmp_path), state=state)
+    made = environment(outer, turn, root=str(tmp_path), state=state)
     lines = run("env", env=made).reply.text.splitlines()
 
     assert f"ROUTINES_TURN={turn.key}" in lines
@@ -756,7 +760,7 @@ def test_background_child_that_holds_stdout_does_not_hold_the_turn(run, state, t
 
     assert verdict(result) == (Outcome.COMPLETED, None, "")
     assert result.reply.text == "line\n"
-    assert processes.leftovers(state, turn.key) == []
+    assert leftovers(state, turn.key) == []
 
 
 def test_what_a_child_says_after_the_end_of_the_leader_is_no_part_of_the_reply(run):
@@ -786,7 +790,7 @@ def test_at_the_limit_the_whole_tree_ends_also_what_ignores_term(run, limit, sta
 
     assert (result.outcome, result.reason) == (Outcome.TIMED_OUT, Reason.TIMEOUT)
     assert result.reply.text == "ready\n"
-    assert processes.leftovers(state, turn.key) == []
+    assert leftovers(state, turn.key) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it can't be found: docs say so")
@@ -796,7 +800,7 @@ def test_child_in_a_session_of_its_own_ends_with_the_turn(run, tmp_path):
 
     assert run("sh", "-c", agent).reply.text == "ok\n"
 
-    assert processes.process_identity(int((tmp_path / "pid").read_text())) is None
+    assert process_identity(int((tmp_path / "pid").read_text())) is None
 
 
 def test_a_stopped_agent_is_ended_too(run):
@@ -870,7 +874,7 @@ def test_request_to_stop_ends_the_tree_and_says_so(
 
     assert (result.outcome, result.reason) == (outcome, reason)
     assert result.detail == "ended on request"
-    assert processes.leftovers(state, turn.key) == []
+    assert leftovers(state, turn.key) == []
 
 
 def test_second_request_does_not_wait_for_the_grace(run, stub, tmp_path):
@@ -889,9 +893,7 @@ def test_agent_that_ended_by_itself_before_is_judged_by_how_it_did(run):
     def ask():
         # The request comes just as the agent ends.
         own = os.getpid()
-        eventually(
-            lambda: any(p.zombie for p in processes.process_table().values() if p.parent == own)
-        )
+        eventually(lambda: any(p.zombie for p in process_table().values() if p.parent == own))
         return "cancel"
 
     result = run("sh", "-c", "echo done", stop_requested=ask)
@@ -919,7 +921,7 @@ def test_a_fault_of_ours_leaves_no_agent_behind(run, state, turn, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run("sh", "-c", "touch ready; sleep 300", stop_requested=ask)
 
-    assert processes.leftovers(state, turn.key) == []
+    assert leftovers(state, turn.key) == []
 
 
 @pytest.mark.skipif(not hasattr(os, "waitid"), reason="can't be told apart there")

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from routines.agents import processes
-from routines.agents.processes import Tree, end_tree, is_alive, leftovers, process_identity
+from routines.agents import identity, process_table, processes, trees
+from routines.agents.identity import is_alive, process_identity
+from routines.agents.process_table import find_process, leftovers
+from routines.agents.trees import Tree, end_tree
 from tests.agents.stubs import eventually
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and prctl")
@@ -49,29 +51,29 @@ def test_a_process_is_named_by_pid_start_boot_and_namespace():
 
 def test_a_live_process_is_alive_and_a_dead_one_is_not():
     with started() as process:
-        identity = process_identity(process.pid)
-        assert is_alive(identity) is True
+        named = process_identity(process.pid)
+        assert is_alive(named) is True
 
-    assert is_alive(identity) is False
+    assert is_alive(named) is False
     assert process_identity(process.pid) is None
 
 
 def test_a_zombie_is_dead():
     with started() as process:
-        identity = process_identity(process.pid)
+        named = process_identity(process.pid)
         os.kill(process.pid, signal.SIGKILL)
-        eventually(lambda: processes.find_process(process.pid).zombie)
+        eventually(lambda: find_process(process.pid).zombie)
 
-        assert is_alive(identity) is False
+        assert is_alive(named) is False
         assert process_identity(process.pid) is None
 
 
 def test_a_stopped_process_is_alive():
     with started() as process:
-        identity = process_identity(process.pid)
+        named = process_identity(process.pid)
         os.kill(process.pid, signal.SIGSTOP)
 
-        assert is_alive(identity) is True
+        assert is_alive(named) is True
 
 
 def test_another_process_with_the_same_number_is_not_the_one():
@@ -97,43 +99,43 @@ def test_what_cannot_be_told_from_here_is_not_guessed(changes, alive):
 
 
 def test_another_boot_of_this_very_host_is_proof_of_death(monkeypatch):
-    monkeypatch.setattr(processes, "host_id", lambda: "this-host")
+    monkeypatch.setattr(identity, "host_id", lambda: "this-host")
     before = {**process_identity(), "boot": "before"}
 
     assert is_alive({**before, "host": "this-host"}) is False
     assert is_alive({**before, "host": "other-host"}) is None
-    monkeypatch.setattr(processes, "host_id", lambda: None)
+    monkeypatch.setattr(identity, "host_id", lambda: None)
     assert is_alive({**before, "host": None}) is None
 
 
 def test_names_with_brackets_and_spaces_do_not_shift_the_fields():
     stat = b"42 (a) S 1 (b c) Z 7 42 43 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 99 0"
 
-    assert processes._parse_stat(42, stat) == processes.Process(42, 7, 42, 43, "99", True)
+    assert process_table._parse_stat(42, stat) == process_table.Process(42, 7, 42, 43, "99", True)
 
 
 @pytest.mark.parametrize("stat", [b"", b"42 (x", b"42 (x) S", b"42 (x) S a b c"])
 def test_a_row_that_cannot_be_read_is_no_process(stat):
-    assert processes._parse_stat(42, stat) is None
+    assert process_table._parse_stat(42, stat) is None
 
 
 def test_boot_id_is_the_same_for_every_process_of_this_boot():
-    code = "from routines.agents.processes import boot_id; print(boot_id())"
+    code = "from routines.agents.identity import boot_id; print(boot_id())"
 
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
 
-    assert other.strip() == processes.boot_id() != ""
+    assert other.strip() == identity.boot_id() != ""
 
 
 @linux
 def test_a_container_has_no_host_id(monkeypatch, tmp_path):
     machine = tmp_path / "machine-id"
     machine.write_text("0123456789abcdef0123456789abcdef\n")
-    monkeypatch.setattr(processes, "_MACHINE_ID_FILES", (str(tmp_path / "none"), str(machine)))
-    monkeypatch.setattr(processes, "_CONTAINER_MARKS", (str(tmp_path / "mark"),))
-    monkeypatch.setattr(processes, "_CONTAINER_VARIABLES", ("IN_A_TEST_CONTAINER",))
-    monkeypatch.setattr(processes, "_FIRST_PID_NAMESPACE", processes.pid_namespace())
-    ask = processes.host_id.__wrapped__
+    monkeypatch.setattr(identity, "_MACHINE_ID_FILES", (str(tmp_path / "none"), str(machine)))
+    monkeypatch.setattr(identity, "_CONTAINER_MARKS", (str(tmp_path / "mark"),))
+    monkeypatch.setattr(identity, "_CONTAINER_VARIABLES", ("IN_A_TEST_CONTAINER",))
+    monkeypatch.setattr(identity, "_FIRST_PID_NAMESPACE", process_table.pid_namespace())
+    ask = identity.host_id.__wrapped__
 
     assert ask() == "0123456789abcdef0123456789abcdef"
     monkeypatch.setenv("IN_A_TEST_CONTAINER", "1")
@@ -142,7 +144,7 @@ def test_a_container_has_no_host_id(monkeypatch, tmp_path):
     (tmp_path / "mark").write_text("")
     assert ask() is None
     (tmp_path / "mark").unlink()
-    monkeypatch.setattr(processes, "_FIRST_PID_NAMESPACE", "pid:[1]")
+    monkeypatch.setattr(identity, "_FIRST_PID_NAMESPACE", "pid:[1]")
     assert ask() is None
 
 
@@ -151,10 +153,10 @@ def test_a_container_has_no_host_id(monkeypatch, tmp_path):
 def test_a_machine_id_that_is_none_names_no_host(monkeypatch, tmp_path, content):
     machine = tmp_path / "machine-id"
     machine.write_text(content)
-    monkeypatch.setattr(processes, "_MACHINE_ID_FILES", (str(machine),))
-    monkeypatch.setattr(processes, "in_container", lambda env: False)
+    monkeypatch.setattr(identity, "_MACHINE_ID_FILES", (str(machine),))
+    monkeypatch.setattr(identity, "in_container", lambda env: False)
 
-    assert processes.host_id.__wrapped__() is None
+    assert identity.host_id.__wrapped__() is None
 
 
 # Without /proc ------------------------------------------------------------------------------------
@@ -163,18 +165,18 @@ def test_a_machine_id_that_is_none_names_no_host(monkeypatch, tmp_path, content)
 @pytest.fixture
 def only_ps(monkeypatch):
     """As on macOS: what can be known comes from `ps`."""
-    monkeypatch.setattr(processes, "_has_proc", lambda: False)
+    monkeypatch.setattr(process_table, "_has_proc", lambda: False)
 
 
 def test_ps_tells_parent_group_and_start(only_ps):
     with started(start_new_session=True) as process:
-        row = processes.find_process(process.pid)
+        row = find_process(process.pid)
 
         assert (row.parent, row.group, row.zombie) == (os.getpid(), process.pid, False)
-        assert processes.process_table()[process.pid] == row
+        assert process_table.process_table()[process.pid] == row
         assert is_alive(process_identity(process.pid)) is True
 
-    assert processes.find_process(process.pid) is None
+    assert find_process(process.pid) is None
 
 
 def test_a_group_is_ended_also_by_ps_alone(only_ps, clock):
@@ -199,7 +201,7 @@ def test_ps_finds_a_turn_by_its_environment(only_ps, monkeypatch):
         mark = "ROUTINES_STATE=/w/my state ROUTINES_TURN=w/r@2026-07-01T09:00:00Z"
         return f" {mine} agent -p HOME=/x {mark} Z=1\n {other} agent {mark}#2\n{os.getpid()} me {mark}\n"
 
-    monkeypatch.setattr(processes, "_ps", ps)
+    monkeypatch.setattr(process_table, "_ps", ps)
 
     assert leftovers("/w/my state", "w/r@2026-07-01T09:00:00Z") == [mine]
 
@@ -208,11 +210,11 @@ def test_ps_finds_a_turn_by_its_environment(only_ps, monkeypatch):
     "line", ["", "PID PPID", "a b c S Mon Nov 30 10:00:00 2026", "1 2 3 S Mon"]
 )
 def test_a_line_of_ps_that_is_none_is_no_process(line):
-    assert processes._parse_ps(line) is None
+    assert process_table._parse_ps(line) is None
 
 
 def test_a_ps_that_is_missing_or_hangs_tells_nothing():
-    assert processes._ask("no-such-program-at-all") == ""
+    assert processes.ask_system("no-such-program-at-all") == ""
 
 
 # Leftovers ----------------------------------------------------------------------------------------
@@ -240,14 +242,14 @@ def test_leftovers_are_those_that_name_this_state_folder_and_this_turn(turn, sta
 
 @linux
 def test_a_process_that_is_just_being_started_is_not_missed(turn, state, monkeypatch):
-    read, early = processes._proc_file, iter(range(20))
+    read, early = process_table._proc_file, iter(range(20))
     with started(env=marked(turn, state)) as process:
 
         def empty_at_first(pid, name):
             in_exec = pid == process.pid and name != "stat" and next(early, None) is not None
             return b"" if in_exec else read(pid, name)
 
-        monkeypatch.setattr(processes, "_proc_file", empty_at_first)
+        monkeypatch.setattr(process_table, "_proc_file", empty_at_first)
 
         assert leftovers(state, turn.key) == [process.pid]
 
@@ -255,17 +257,17 @@ def test_a_process_that_is_just_being_started_is_not_missed(turn, state, monkeyp
 @linux
 def test_looking_for_leftovers_waits_for_no_kernel_thread_and_no_zombie():
     with started("true") as process:
-        eventually(lambda: processes.find_process(process.pid).zombie)
-        kernel = [p.pid for p in processes.process_table().values() if p.parent == 2]
+        eventually(lambda: find_process(process.pid).zombie)
+        kernel = [p.pid for p in process_table.process_table().values() if p.parent == 2]
 
-        assert not any(processes._is_in_exec(pid) for pid in [process.pid, *kernel, 1 << 30])
+        assert not any(process_table._is_in_exec(pid) for pid in [process.pid, *kernel, 1 << 30])
 
 
 @linux
 def test_zombies_and_the_asker_itself_are_no_leftovers(turn, state):
     code = (
         "import os, subprocess, sys\n"
-        "from routines.agents.processes import find_process, leftovers\n"
+        "from routines.agents.process_table import find_process, leftovers\n"
         "child = subprocess.Popen(['true'])\n"
         "while not find_process(child.pid).zombie: pass\n"
         "print(leftovers(os.environ['ROUTINES_STATE'], os.environ['ROUTINES_TURN']))\n"
@@ -321,11 +323,11 @@ def test_agent_is_told_to_end_before_its_tools_that_have_a_group_of_their_own(tu
 
         # An agent that sees its tool end first takes that for the answer of the tool.
         assert agent.stdout.read() == b"running"
-        assert processes.find_process(tool) is None or processes.find_process(tool).zombie
+        assert find_process(tool) is None or find_process(tool).zombie
 
 
 def test_ending_nothing_sends_nothing(turn, state, clock, monkeypatch):
-    monkeypatch.setattr(processes, "_send", lambda *_: pytest.fail("sent a signal"))
+    monkeypatch.setattr(trees, "_send", lambda *_: pytest.fail("sent a signal"))
 
     assert end_tree(Tree(state=state, turn_key=turn.key), stop=("KILL",), clock=clock) == []
 
@@ -333,19 +335,19 @@ def test_ending_nothing_sends_nothing(turn, state, clock, monkeypatch):
 @linux
 def test_a_signal_never_reaches_another_process_with_the_same_number():
     with started() as process:
-        row = processes.find_process(process.pid)
-        stranger = processes.Process(row.pid, row.parent, row.group, row.session, "1", False)
+        row = find_process(process.pid)
+        stranger = process_table.Process(row.pid, row.parent, row.group, row.session, "1", False)
 
-        processes._send(stranger, signal.SIGKILL)
-        assert processes.find_process(process.pid).zombie is False
-        processes._send(row, signal.SIGTERM)
+        trees._send(stranger, signal.SIGKILL)
+        assert find_process(process.pid).zombie is False
+        trees._send(row, signal.SIGTERM)
 
         assert process.wait() == -signal.SIGTERM
 
 
 def test_what_cannot_be_ended_is_named_and_not_waited_for_for_ever(clock, monkeypatch):
-    monkeypatch.setattr(processes, "_send", lambda *_: None)
-    monkeypatch.setattr(processes, "GIVE_UP_S", 0.05)
+    monkeypatch.setattr(trees, "_send", lambda *_: None)
+    monkeypatch.setattr(trees, "GIVE_UP_S", 0.05)
     with started(start_new_session=True) as process:
         tree = Tree(state="", turn_key="", leader=process.pid)
 
@@ -359,7 +361,7 @@ def test_what_cannot_be_ended_is_named_and_not_waited_for_for_ever(clock, monkey
     [((), ["KILL"]), (("KILL",), ["KILL"]), (("INT", "TERM"), ["INT", "TERM", "KILL"])],
 )
 def test_kill_is_always_the_last_signal(stop, sent):
-    assert [number.name for number in processes._sequence(stop)] == [f"SIG{word}" for word in sent]
+    assert [number.name for number in trees._sequence(stop)] == [f"SIG{word}" for word in sent]
 
 
 # The turn process -----------------------------------------------------------------------------------
@@ -368,15 +370,16 @@ def test_kill_is_always_the_last_signal(stop, sent):
 TURN_PROCESS = """
 import os, sys
 from datetime import timedelta
-from routines.agents import processes
 from routines.agents.command import run_command
+from routines.agents.process_table import process_table
+from routines.agents.trees import become_subreaper
 from tests.agents.stubs import RealClock, make_turn, spec_of
-assert processes.become_subreaper()
+assert become_subreaper()
 turn = make_turn(key=os.environ["ROUTINES_TURN"])
 result = run_command(spec_of(*sys.argv[1:]), turn, cwd=os.getcwd(), env=dict(os.environ),
     folder=None, clock=RealClock(), timeout=timedelta(seconds=60), grace=timedelta(seconds=5))
 print(result.outcome, result.detail)
-left = [row.pid for row in processes.process_table().values() if row.parent == os.getpid()]
+left = [row.pid for row in process_table().values() if row.parent == os.getpid()]
 print("children", left)
 """
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
@@ -425,12 +428,12 @@ def test_an_agent_dies_with_its_turn_process_also_when_it_ignores_everything(tur
     argv, env = turn_process(turn, state, "sh", "-c", script)
     process = subprocess.Popen(argv, env=env, cwd=tmp_path, stdout=subprocess.DEVNULL)
     eventually((tmp_path / "pid").exists)
-    identity = process_identity(int((tmp_path / "pid").read_text()))
+    named = process_identity(int((tmp_path / "pid").read_text()))
 
     process.kill()
     process.wait()
 
-    eventually(lambda: is_alive(identity) is False)
+    eventually(lambda: is_alive(named) is False)
     eventually(lambda: not leftovers(state, turn.key))  # the second of sleep that it had begun
 
 

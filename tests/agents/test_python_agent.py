@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from routines.agents import processes
 from routines.agents.base import Reply, Usage
 from routines.agents.output import HEAD_BYTES, TAIL_BYTES
+from routines.agents.process_table import leftovers
 from routines.agents.python_agent import run_python
 from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.outcome import Outcome, Reason
@@ -329,7 +329,7 @@ def test_processes_that_it_started_end_with_the_turn(run, state, turn):
 
     assert result.outcome is Outcome.COMPLETED
     assert sys.modules[run.made[0]].kept[0].wait(timeout=60) == -15
-    assert processes.leftovers(state, turn.key) == []
+    assert leftovers(state, turn.key) == []
 
 
 def test_coroutine_may_start_processes_of_its_own(run):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from routines.agents.command import command_words
+from routines.agents.command_words import command_words
 from routines.config.agent_keys import AGENT_KEYS
 from routines.config.agents_table import Agents
 from routines.config.presets import preset_path, preset_spec, preset_values

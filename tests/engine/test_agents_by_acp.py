@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from routines.agents.processes import leftovers
+from routines.agents.process_table import leftovers
 from routines.config.workspace_file import parse_settings
 from routines.domain import schedule as schedules
 from routines.engine.clock import SystemClock

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from routines.agents.processes import leftovers
+from routines.agents.process_table import leftovers
 from routines.domain.agent import AgentKind, AgentSpec, OutputFormat
 from routines.engine.clock import SystemClock
 from routines.errors import SessionBusyError

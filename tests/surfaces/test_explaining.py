@@ -140,7 +140,7 @@ def test_a_day_alone_means_the_newest_of_that_day(ws):
 
 def test_a_turn_whose_owner_is_gone_is_lost(audit):
     # This very boot of this very host, and a process that is not there.
-    from routines.agents.processes import process_identity
+    from routines.agents.identity import process_identity
     from tests.builders import owner
 
     gone = owner(**(process_identity() or {})).to_json() | {"pid": 2**22 - 1}

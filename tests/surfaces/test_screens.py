@@ -582,7 +582,7 @@ def silent(ws: World) -> None:
 
 
 def lost(ws: World) -> None:
-    from routines.agents.processes import process_identity
+    from routines.agents.identity import process_identity
     from tests.builders import owner
 
     ws.cron("daily", "0 16 * * *")

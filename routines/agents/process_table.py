@@ -1,0 +1,195 @@
+"""The process table: which processes there are, and which of them name a turn as theirs.
+
+Where there is no /proc (macOS), `ps` answers instead. What it can't tell: a start time finer than
+a second, a namespace, and the environment of a program that hides it; so a child that left the
+group of a turn there may stay behind.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from routines.agents.processes import ask_system, env_bytes
+
+_LINUX = sys.platform == "linux"
+_PS_FIELDS = 9
+
+# The place of `flags` in /proc/PID/stat, counted from the state, and PF_KTHREAD in it.
+_STAT_FLAGS, _KERNEL_THREAD = 6, 0x00200000
+# An exec is through in microseconds; on a busy machine it may have to wait for its turn in it.
+_EXEC_LOOKS = 1000
+
+Key = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One row of the process table.
+
+    Attributes:
+        pid: In our own namespace.
+        parent: Its parent's pid.
+        group: Its process group.
+        session: Its session; 0 where that can't be told.
+        start: When it was started, in a form that only serves to compare.
+        zombie: It has ended and was not reaped yet.
+    """
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    start: str
+    zombie: bool
+
+    @property
+    def key(self) -> Key:
+        """Pid and start: a pid alone is used again."""
+        return self.pid, self.start
+
+
+def _has_proc() -> bool:
+    return os.path.exists("/proc/self/stat")
+
+
+def process_table() -> dict[int, Process]:
+    """Return every process that we can see."""
+    if not _has_proc():
+        return {row.pid: row for row in _ps_rows()}
+    rows = (_read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {row.pid: row for row in rows if row is not None}
+
+
+def _read_stat(pid: int) -> Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except OSError:
+        return None
+    return _parse_stat(pid, stat)
+
+
+def _parse_stat(pid: int, stat: bytes) -> Process | None:
+    # The name in brackets may itself hold brackets and spaces: count from the last one.
+    fields = stat.rpartition(b")")[2].split()
+    try:
+        return Process(
+            pid=pid,
+            parent=int(fields[1]),
+            group=int(fields[2]),
+            session=int(fields[3]),
+            start=fields[19].decode("ascii"),
+            zombie=fields[0] in {b"Z", b"X", b"x"},
+        )
+    except (IndexError, ValueError):
+        return None
+
+
+def _ps_rows(pid: int | None = None) -> list[Process]:
+    wanted = ["-ax"] if pid is None else ["-p", str(pid)]
+    text = _ps(*wanted, "-o", "pid=,ppid=,pgid=,stat=,lstart=")
+    return [row for line in text.splitlines() if (row := _parse_ps(line)) is not None]
+
+
+def _parse_ps(line: str) -> Process | None:
+    fields = line.split()
+    if len(fields) < _PS_FIELDS:
+        return None
+    try:
+        pid, parent, group = (int(word) for word in fields[:3])
+    except ValueError:
+        return None
+    start = " ".join(fields[4:_PS_FIELDS])
+    return Process(pid, parent, group, 0, start, fields[3].startswith("Z"))
+
+
+def _ps(*words: str) -> str:
+    return ask_system("ps", *words)
+
+
+def find_process(pid: int) -> Process | None:
+    """Return the row of *pid*, None if there is no such process."""
+    if _has_proc():
+        return _read_stat(pid)
+    rows = _ps_rows(pid)
+    return rows[0] if rows else None
+
+
+def pid_namespace(pid: int | None = None) -> str | None:
+    """Return the pid namespace of *pid* (or ours), "" where there are none, None if unknown."""
+    if not _LINUX:
+        return ""
+    try:
+        return os.readlink(f"/proc/{'self' if pid is None else pid}/ns/pid")
+    except OSError:
+        return None
+
+
+# By their environment -------------------------------------------------------------------------
+
+
+def leftovers(state: str, turn_key: str) -> list[int]:
+    """Return the live processes whose environment names this state folder and this turn.
+
+    Only those of this host and of our own pid namespace, never ourselves, no zombies.
+    """
+    table = process_table()
+    return sorted(row.pid for row in named(table, state, turn_key))
+
+
+def named(table: Mapping[int, Process], state: str, turn_key: str) -> list[Process]:
+    """Return those of *table* that `leftovers` means, with all that is known of them."""
+    own = os.getpid()
+    rows = [row for row in table.values() if not row.zombie and row.pid != own]
+    marks = [f"ROUTINES_STATE={state}", f"ROUTINES_TURN={turn_key}"]
+    if not _has_proc():
+        named = _named_by_ps(marks)
+        return [row for row in rows if row.pid in named]
+    wanted = {env_bytes(mark) for mark in marks}
+    ours = pid_namespace()
+    return [row for row in rows if wanted <= _environ(row.pid) and pid_namespace(row.pid) == ours]
+
+
+def _environ(pid: int) -> set[bytes]:
+    for _ in range(_EXEC_LOOKS):
+        data = _proc_file(pid, "environ")
+        if data or not _is_in_exec(pid):
+            break
+        os.sched_yield()
+    else:
+        data = b""
+    return set(data.split(b"\0"))
+
+
+def _proc_file(pid: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        # Of another user, or gone: neither is ours to end.
+        return b""
+
+
+def _is_in_exec(pid: int) -> bool:
+    """Return whether the kernel is putting a new program into *pid*.
+
+    Its words and its environment are empty then, though its parent may know already that it was
+    started: a child would be missed that was started just before its turn ended.
+    """
+    if _proc_file(pid, "cmdline"):
+        return False
+    fields = _proc_file(pid, "stat").rpartition(b")")[2].split()
+    if len(fields) <= _STAT_FLAGS or fields[0] in {b"Z", b"X", b"x"}:
+        return False
+    return not int(fields[_STAT_FLAGS]) & _KERNEL_THREAD
+
+
+def _named_by_ps(marks: Iterable[str]) -> set[int]:
+    wanted = [f" {mark} " for mark in marks]
+    found = set()
+    for line in _ps("-axEww", "-o", "pid=,command=").splitlines():
+        number, _, rest = line.strip().partition(" ")
+        if number.isdigit() and all(mark in f" {rest} " for mark in wanted):
+            found.add(int(number))
+    return found
