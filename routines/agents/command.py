@@ -210,6 +210,14 @@ class _Judge:
             # The turn went into another conversation; adopting it would lose this one.
             changed = f"asked for session {self.asked}, and it answered in {found}"
             return Outcome.FAILED, Reason.SESSION_CHANGED, changed
+        unusable = self.said.unusable_session()
+        if self.asked is not None and unusable is not None:
+            # Another one all the same, and none that could be adopted as its continuation.
+            changed = (
+                f"asked for session {self.asked}, and it answered in {unusable},"
+                " an id that can't be used"
+            )
+            return Outcome.FAILED, Reason.SESSION_CHANGED, changed
         return Outcome.COMPLETED, None, ""
 
     def _because(self, what: str) -> str:

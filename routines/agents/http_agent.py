@@ -287,6 +287,12 @@ class HttpAgent:
         failed = said.failed()
         if failed is None and asked is not None and found is not None and asked != found:
             raise SessionChanged(f"asked for session {asked}, and it answered in {found}")
+        unusable = said.unusable_session()
+        if failed is None and asked is not None and unusable is not None:
+            raise SessionChanged(
+                f"asked for session {asked}, and it answered in {unusable},"
+                " an id that can't be used"
+            )
         denied = said.denied()
         return Reply(
             text=said.reply() or "",

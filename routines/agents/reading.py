@@ -22,6 +22,8 @@ Number = TypeVar("Number", int, float)
 LARGEST_JSON = 8 * 1024 * 1024
 # No program's id is longer; it is stored, shown, and given back as a word of a command.
 _LONGEST_NATIVE_SESSION = 256
+# As much of one that can't be used as a person needs to find where it comes from.
+_SHOWN_NATIVE_SESSION = 80
 # More tools than a person would read about in a warning.
 _MOST_DENIED = 20
 _LONGEST_TOOL = 40
@@ -82,6 +84,10 @@ class Said:
     def native_session(self) -> str | None:
         """Return the id of the conversation, None if there is none that could be given back."""
         return check_native_session(self._last("native_session"))
+
+    def unusable_session(self) -> str | None:
+        """Return how the id that was named and can't be used is shown, None if there is none."""
+        return show_unusable_session(self._last("native_session"))
 
     def failed(self) -> str | None:
         """Return the failure that the program declared: its words, "" if it has none, or None."""
@@ -229,6 +235,20 @@ def check_native_session(value: Any) -> str | None:
         return None
     fits = value.isprintable() and value == value.strip() and not value.startswith("-")
     return value if fits else None
+
+
+def show_unusable_session(value: Any) -> str | None:
+    """Return *value*, the id of a conversation, in one short line if it can't be given back.
+
+    None if it can be, and if it is empty: then nothing was named.
+    """
+    if value in (None, "", False, [], {}) or check_native_session(value) is not None:
+        return None
+    if isinstance(value, str):
+        # Cut before it is escaped: it may be megabytes.
+        value = value[: _SHOWN_NATIVE_SESSION * 2].replace("\n", "\\n").replace("\r", "\\r")
+        return one_line(value, most=_SHOWN_NATIVE_SESSION) or "blanks"
+    return one_line(_as_text(value), most=_SHOWN_NATIVE_SESSION)
 
 
 def _tool_names(value: Any) -> str:

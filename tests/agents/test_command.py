@@ -745,6 +745,47 @@ def test_answer_from_another_conversation_is_never_adopted(run, turn):
     assert told == []
 
 
+@pytest.mark.parametrize("continuations", [False, True])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("--dangerously-skip-permissions", "--dangerously-skip-permissions"),
+        ("a\nb\x1b[2J", r"a\nb\x1b[2J"),
+        (["a"], '["a"]'),
+        ({"a": 1}, '{"a": 1}'),
+        (True, "true"),
+        (1.5, "1.5"),
+        (" ", "blanks"),
+        ("x" * 100_000, "x" * 77 + "..."),
+    ],
+)
+def test_answer_from_a_conversation_that_could_not_be_given_back_is_another_one(
+    run, turn, value, shown, continuations
+):
+    told = []
+    later = make_turn(key=turn.key, first=False, native_session="mine")
+    words = [*printing({"session_id": value, "result": "x"}), "{native_session}"]
+
+    result = run(
+        *words, turn=later, **JSON, continuations=continuations, on_native_session=told.append
+    )
+
+    assert verdict(result) == (
+        Outcome.FAILED,
+        Reason.SESSION_CHANGED,
+        f"asked for session mine, and it answered in {shown}, an id that can't be used",
+    )
+    assert told == []
+
+
+@pytest.mark.parametrize("value", [None, "", False])
+def test_answer_that_names_no_conversation_is_of_the_one_that_was_asked_for(run, turn, value):
+    later = make_turn(key=turn.key, first=False, native_session="mine")
+    words = [*printing({"session_id": value, "result": "x"}), "{native_session}"]
+
+    assert run(*words, turn=later, **JSON).outcome is Outcome.COMPLETED
+
+
 def test_answer_from_the_conversation_that_was_asked_for_is_fine(run, turn):
     later = make_turn(key=turn.key, first=False, native_session="mine")
     words = [*printing({"session_id": "mine", "result": "x"}), "{native_session}"]

@@ -273,6 +273,10 @@ def test_another_conversation_than_the_one_asked_for_is_a_failure(ask):
     assert end(changed) == (Outcome.FAILED, Reason.SESSION_CHANGED)
     assert "n-1" in changed.detail
     assert "n-2" in changed.detail
+    for value, shown in (("--evil\x1b", r"--evil\x1b"), (["a"], '["a"]')):
+        unusable = ask(saying({"reply": "x", "id": value}), **keys)
+        assert end(unusable) == (Outcome.FAILED, Reason.SESSION_CHANGED)
+        assert f"answered in {shown}, an id that can't be used" in unusable.detail
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
