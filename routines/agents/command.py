@@ -218,6 +218,9 @@ class _Judge:
                 " an id that can't be used"
             )
             return Outcome.FAILED, Reason.SESSION_CHANGED, changed
+        if unusable is not None:
+            # The next turn begins anew for it.
+            return Outcome.COMPLETED, None, f"it named an id that can't be used: {unusable}"
         return Outcome.COMPLETED, None, ""
 
     def _because(self, what: str) -> str:

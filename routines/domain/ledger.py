@@ -41,7 +41,10 @@ def why_new_epoch(
         return f"{agent} can't take up a conversation again"
     if known.epoch_turns > 0:
         # Where we chose the id it is known all the same.
-        return None if chooses_id(spec) or not _needs_own_id(spec) else f"{agent} never said its id"
+        if chooses_id(spec) or not _needs_own_id(spec):
+            return None
+        # Also where it named one: the record of that turn shows it.
+        return f"{agent} named no id that can be used"
     # The first turn of this epoch was launched and never finished.
     if resumes_unfinished(spec):
         return None

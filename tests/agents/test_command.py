@@ -745,6 +745,22 @@ def test_answer_from_another_conversation_is_never_adopted(run, turn):
     assert told == []
 
 
+@pytest.mark.parametrize(
+    ("value", "detail"),
+    [
+        ("--evil", "it named an id that can't be used: --evil"),
+        ("a\x1b[2J", r"it named an id that can't be used: a\x1b[2J"),
+        (["a"], 'it named an id that can\'t be used: ["a"]'),
+        ("n-1", ""),
+        (None, ""),
+    ],
+)
+def test_first_turn_says_that_it_named_an_id_that_cannot_be_used(run, value, detail):
+    result = run(*printing({"session_id": value, "result": "x"}), **JSON)
+
+    assert verdict(result) == (Outcome.COMPLETED, None, detail)
+
+
 @pytest.mark.parametrize("continuations", [False, True])
 @pytest.mark.parametrize(
     ("value", "shown"),

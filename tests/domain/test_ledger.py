@@ -59,7 +59,12 @@ UNDER_WAY = known(first_turn_begun=True, native_session="n-1", epoch_turns=3)
         (CUT_SHORT, RESUMING, None, None),
         (CUT_SHORT, replace(THEIRS, unfinished=Unfinished.RESUME), None, UNFINISHED),
         # It finished, and never said by which id it can be resumed.
-        (known(first_turn_begun=True, epoch_turns=1), THEIRS, None, "prog never said its id"),
+        (
+            known(first_turn_begun=True, epoch_turns=1),
+            THEIRS,
+            None,
+            "prog named no id that can be used",
+        ),
         (known(first_turn_begun=True, epoch_turns=1), OURS, None, None),
         (known(first_turn_begun=True, epoch_turns=1), PLAIN, None, None),
         # Or there is no conversation that could be half begun.
