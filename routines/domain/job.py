@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -24,6 +24,8 @@ from routines.errors import InvalidJob, InvalidSpan
 DEFAULT_QUEUE = "default"
 LONGEST_NAME = 256
 LONGEST_LANE = 512
+# No zone is further from UTC: an instant that is shown must be one there, too.
+_WIDEST_ZONE = timedelta(days=1)
 LONGEST_PROMPT = 1024 * 1024
 # Ten digits tell any two; what sorts by a time in seconds fits too, until the year 2286.
 HIGHEST_PRIORITY = 9_999_999_999
@@ -429,6 +431,8 @@ def _after(value: Any, now: datetime) -> tuple[str | None, datetime | None]:
         except InvalidSpan as error:
             try:
                 value = parse_instant(value.strip())
+            except OverflowError:
+                raise InvalidJob("after", "it is too far ahead") from error
             except ValueError:
                 raise InvalidJob(
                     "after",
@@ -439,14 +443,22 @@ def _after(value: Any, now: datetime) -> tuple[str | None, datetime | None]:
         if span < timedelta(0):
             raise InvalidJob("after", "a span must not be negative")
         try:
-            return format_span(span), now + span
+            return format_span(span), _in_reach(now + span)
         except OverflowError:
             raise InvalidJob("after", "it is too far ahead") from None
     if not isinstance(value, datetime):
         raise InvalidJob("after", f"it must be an instant or a span, not {_kind(value)}")
     if value.tzinfo is None:
         raise InvalidJob("after", "the instant has no zone", hint="give one with tzinfo, as UTC")
-    return format_instant(value), value
+    try:
+        return format_instant(value), _in_reach(value)
+    except OverflowError:
+        raise InvalidJob("after", "it is too far ahead") from None
+
+
+def _in_reach(instant: datetime) -> datetime:
+    """Return *instant* if it is one in every zone; OverflowError if it is too far ahead."""
+    return (instant + _WIDEST_ZONE).astimezone(UTC) - _WIDEST_ZONE
 
 
 # Ending ------------------------------------------------------------------------------------------

@@ -232,7 +232,9 @@ class Jobs:
         """
         if isinstance(jobs, str | Mapping):
             raise InvalidJob("jobs", "it must be a list of jobs", hint="for one job use add")
-        added = self._jobs.add([request_of(one) for one in jobs], by=self._by)
+        requests = [request_of(one) for one in jobs]
+        self._purges.finish()
+        added = self._jobs.add(requests, by=self._by)
         self._changed(any(one.is_new for one in added))
         return added
 
@@ -248,7 +250,9 @@ class Jobs:
         Raises:
             UnknownJob: There is none of that id.
         """
-        known = self._jobs.find(check_id(job, "job"))
+        job_id = check_id(job, "job")
+        self._purges.finish()
+        known = self._jobs.find(job_id)
         if known is None:
             raise UnknownJob(job)
         return self._status(known)
@@ -272,6 +276,7 @@ class Jobs:
         """
         limit = _whole("limit", limit, least=1)
         queue = None if queue is None else check_queue(queue)
+        self._purges.finish()
         return head_of(self._state, self._jobs, queue=queue, limit=limit)
 
     def settled(self, after: int = 0, limit: int = MOST_SETTLED) -> list[SettledJob]:
@@ -286,7 +291,13 @@ class Jobs:
         """
         after = _whole("after", after, least=0)
         limit = _whole("limit", limit, least=1, most=MOST_SETTLED)
+        self._catch_up()
         return [self._settled(entry) for entry in self._feed.page(after, limit)]
+
+    def _catch_up(self) -> None:
+        """Finish what others have died over: a purge, and ends that are not in the feed."""
+        self._purges.finish()
+        self._work.publish_ended()
 
     def _settled(self, entry: Settled) -> SettledJob:
         record = self._feed.record(entry)
@@ -308,8 +319,9 @@ class Jobs:
         )
 
     def pending(self) -> bool:
-        """Return whether any job is queued, waits for its time, or has no outcome yet."""
-        return self._jobs.has_queued() or next(self._jobs.open_records(), None) is not None
+        """Return whether any job is queued, waits for its time, or is not in the feed yet."""
+        self._catch_up()
+        return self._jobs.has_queued() or self._jobs.has_open()
 
     # Stepping in --------------------------------------------------------------------------------
 
@@ -356,6 +368,10 @@ class Jobs:
             limit: How many in one call.
             wait: How long the ends of running turns are awaited.
         """
+        if not isinstance(wait, timedelta):
+            raise InvalidJob(
+                "wait", f"it must be a timedelta, not {type(wait).__name__}", hint="timedelta(0)"
+            )
         said = _line("reason", reason)
         if not said:
             raise InvalidJob("reason", "it is empty")
@@ -383,7 +399,9 @@ class Jobs:
         The lease lasts 120 s: call `renew` every 10 s while you work, and `settle` at the end.
         Keep the token to yourself.
         """
-        return self._work.claim(None if queue is None else check_queue(queue))
+        queue = None if queue is None else check_queue(queue)
+        self._catch_up()
+        return self._work.claim(queue)
 
     def renew(self, job: str, token: str) -> None:
         """Renew the lease of a job that you work.
@@ -417,9 +435,10 @@ class Jobs:
         said = check_ending(ending, detail)
         if not isinstance(reply, str):
             raise InvalidJob("reply", f"it must be text, not {type(reply).__name__}")
-        return self._work.settle(
-            check_id(job, "job"), _token(token), said, detail=_line("detail", detail), reply=reply
-        )
+        line = _line("detail", detail)
+        job_id, secret = check_id(job, "job"), _token(token)
+        self._work.publish_ended()
+        return self._work.settle(job_id, secret, said, detail=line, reply=reply)
 
 
 def head_of(

@@ -150,7 +150,7 @@ def find_job(context: Context, ref: str) -> JobStatus | None:
     if state is None or not files.names(state.at("jobs")):
         return None
     store = JobStore(state, clock=context.clock)
-    known = store.find(ref) or store.find(ref.removeprefix("job:"))
+    known = store.find(ref.removeprefix("job:")) or store.find(ref)
     if known is None:
         return None
     if known.record is not None:

@@ -1,18 +1,19 @@
 """Purging a queue: what is queued in it is forgotten, ids and all, and one record says how many.
 
 The decision is one file, `jobs/purging/<id>.json`, with the number up to which jobs are meant: what
-is added after it stays. Whoever looks next finishes what a crash has left. A job that is claimed
-meanwhile is not queued any more, and is not purged.
+is added after it stays. Whoever looks next finishes what a crash has left. Before anything is
+forgotten the file says which jobs are meant. Those that were not claimed meanwhile are counted,
+also when it takes several processes to forget them. A job that is claimed is not queued any more,
+and is not purged.
 """
 
 import contextlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 from routines.domain.clock import Clock
@@ -24,7 +25,7 @@ from routines.domain.record import outcome_event
 from routines.errors import StoreBusy, StoreError
 from routines.store import files
 from routines.store.claims import ClaimStore, Draft
-from routines.store.jobs import JobStore
+from routines.store.jobs import JobStore, job_of
 from routines.store.state import State
 
 _ENDING = ".json"
@@ -42,7 +43,7 @@ class Purge:
         until: Jobs with a lower number are meant.
         by: Who did it.
         at: When, a whole second; its record is filed under it.
-        count: How many were queued; None until they were counted.
+        meant: The jobs that were queued then, without prompts; None until they were listed.
     """
 
     id: str
@@ -50,7 +51,7 @@ class Purge:
     until: int
     by: str
     at: datetime
-    count: int | None = None
+    meant: tuple[Job, ...] | None = None
 
     def encode(self) -> bytes:
         """Return the content of its file."""
@@ -59,22 +60,27 @@ class Purge:
             "until": self.until,
             "by": self.by,
             "at": format_instant(self.at),
-            "count": self.count,
+            # Where each stands is all that is needed; a prompt may have a MiB.
+            "meant": None
+            if self.meant is None
+            else [replace(job, prompt="").to_json() for job in self.meant],
         }
-        return json.dumps(data, ensure_ascii=False).encode() + b"\n"
+        text = json.dumps(data, ensure_ascii=False)
+        # Half a surrogate pair in an id has no UTF-8; its escape means the same.
+        return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _decode(data: bytes, purge_id: str) -> Purge | None:
     try:
         found = json.loads(data)
-        count = found["count"]
+        meant = found["meant"]
         return Purge(
             purge_id,
             str(found["queue"]),
             int(found["until"]),
             str(found["by"]),
             parse_instant(found["at"]),
-            None if count is None else int(count),
+            None if meant is None else tuple(filter(None, map(Job.from_json, meant))),
         )
     except (ValueError, KeyError, TypeError):
         return None
@@ -108,50 +114,68 @@ class PurgeStore:
                 hint="nothing was purged; try again",
             )
         try:
-            with self._jobs.adding():
-                purge = Purge(
-                    secrets.token_hex(8),
-                    queue,
-                    self._jobs.newest_number() + 1,
-                    by,
-                    now.replace(microsecond=0),
-                )
-                files.make_folder(self._folder)
-                files.create(self._path(purge.id), purge.encode())
+            # Held from before the decision: else another could finish it, and know the count.
+            with self._purging():
+                for purge_id in self._decided():
+                    self._finish(purge_id)
+                with self._jobs.adding():
+                    purge = Purge(
+                        secrets.token_hex(8),
+                        queue,
+                        self._jobs.newest_number() + 1,
+                        by,
+                        now.replace(microsecond=0),
+                    )
+                    files.make_folder(self._folder)
+                    files.create(self._path(purge.id), purge.encode())
+                return self._finish(purge.id)
         except OSError as error:
             raise files.fault(error, "write", self._folder) from error
-        return self._finish(purge.id) or 0
+
+    def _purging(
+        self, *, patience: float = files.PATIENCE_S
+    ) -> contextlib.AbstractContextManager[None]:
+        lock = self._state.at("locks", "jobs", "purge.lock")
+        return files.section(lock, patience=patience, what="a queue")
+
+    def _decided(self) -> list[str]:
+        names = files.names(self._folder)
+        return [name.removesuffix(_ENDING) for name in names if name.endswith(_ENDING)]
 
     def finish(self) -> None:
-        """Finish what was decided and is not done; what another process does is left to it."""
-        for name in files.names(self._folder):
-            if name.endswith(_ENDING):
-                with contextlib.suppress(StoreBusy):
-                    self._finish(name.removesuffix(_ENDING), patience=0.0)
+        """Finish what was decided and is not done; what another process does is left to it.
 
-    def _finish(self, purge_id: str, *, patience: float = files.PATIENCE_S) -> int | None:
+        Raises:
+            NotDurable: It is not finished: to be done again.
+        """
+        if not self._decided():
+            return
+        with contextlib.suppress(StoreBusy), self._purging(patience=0.0):
+            for purge_id in self._decided():
+                self._finish(purge_id)
+
+    def _finish(self, purge_id: str) -> int:
+        """Finish a purge under the lock; return how many jobs it has purged."""
         path = self._path(purge_id)
-        lock = self._state.at("locks", "jobs", "purge.lock")
-        with files.section(lock, patience=patience, what="a queue"):
-            purge = _decode(files.read(path) or b"", purge_id)
-            if purge is None:
-                return None
-            try:
-                files.sync_folder(self._folder)
-                if purge.count is None:
-                    purge = replace(purge, count=sum(1 for _ in self._meant(purge)))
-                    files.replace(path, purge.encode())
-                if purge.count:
-                    self._forget(purge)
-                    self._record(purge)
-                files.remove(path)
-                # Else it would come back, and purge what was added since under old numbers.
-                files.sync_folder(self._folder)
-            except OSError as error:
-                raise files.fault(error, "purge", path) from error
-            return purge.count
+        purge = _decode(files.read(path) or b"", purge_id)
+        if purge is None:
+            return 0
+        try:
+            files.sync_folder(self._folder)
+            if purge.meant is None:
+                purge = replace(purge, meant=tuple(self._queued(purge)))
+                files.replace(path, purge.encode())
+            count = self._forget(purge.meant or ())
+            if count:
+                self._record(purge, count)
+            files.remove(path)
+            # Else it would come back, and purge what was added since under old numbers.
+            files.sync_folder(self._folder)
+        except OSError as error:
+            raise files.fault(error, "purge", path) from error
+        return count
 
-    def _meant(self, purge: Purge) -> Iterator[Job]:
+    def _queued(self, purge: Purge) -> Iterator[Job]:
         """Yield the jobs that are queued and meant."""
         places = [*self._jobs.queued(purge.queue), *self._jobs.waiting_for_their_time(purge.queue)]
         for place in places:
@@ -161,15 +185,23 @@ class PurgeStore:
             if not self._claims.is_claimed(job.occurrence):
                 yield job
 
-    def _forget(self, purge: Purge) -> None:
-        meant = self._meant(purge)
-        while some := list(islice(meant, _AT_ONCE)):
-            self._jobs.forget(some)
+    def _forget(self, meant: Sequence[Job]) -> int:
+        """Forget the jobs that are meant; return how many were purged, and not claimed."""
+        for start in range(0, len(meant), _AT_ONCE):
+            self._jobs.forget(meant[start : start + _AT_ONCE])
+        return sum(not self._was_claimed(one) for one in meant)
 
-    def _record(self, purge: Purge) -> None:
+    def _was_claimed(self, meant: Job) -> bool:
+        if not self._claims.is_claimed(meant.occurrence):
+            return False
+        record = self._claims.read(meant.occurrence)
+        job = None if record is None else job_of(record)
+        # The id may have been used again within the second.
+        return job is None or job.number == meant.number
+
+    def _record(self, purge: Purge, count: int) -> None:
         """Write the one record of a purge; again is harmless."""
         occurrence = Occurrence(Kind.JOB, "", purge.at, f"purge-{purge.id}")
-        count = purge.count or 0
         claim: dict[str, Any] = {
             "trigger": Trigger.JOB.value,
             "by": purge.by,

@@ -134,6 +134,8 @@ class JobWork:
         self._choosing = Choosing(jobs)
         # By name in open/: the size of a claim that can't be run now, and when it was read.
         self._seen: dict[str, tuple[int, float]] = {}
+        # By name in open/: the size of a claim that had no outcome when it was read.
+        self._unended: dict[str, int] = {}
 
     # Claiming -----------------------------------------------------------------------------------
 
@@ -279,9 +281,13 @@ class JobWork:
             job = job_of(claim.record)
             if job is None or not self._may_run_again(claim.record, now):
                 return None
-            with settling(self._state, claim.occurrence):
-                if self.is_called_off(claim, now):
-                    return None
+            try:
+                with settling(self._state, claim.occurrence):
+                    if self.is_called_off(claim, now):
+                        return None
+            except StoreBusy:
+                # It is being cancelled this moment: the next look finds out how.
+                return None
             lease = self._session(job, now, busy, claim.record.path)
             if lease is False:
                 return None
@@ -308,6 +314,28 @@ class JobWork:
         claim.settle(outcome, reason, cancel.reason, at=now, by=cancel.by, **more)
         self._cancels.clear(record.ref)
         return True
+
+    def publish_ended(self) -> None:
+        """Bring jobs into the feed that have ended and whose settler died before it could."""
+        before, unended = self._unended, {}
+        for entry in self._claims.open_entries():
+            if not entry.is_job:
+                continue
+            size = files.size_of(self._state.at(entry.claim_path))
+            if before.get(entry.name) == size:
+                unended[entry.name] = size
+                continue
+            record = self._claims.read_path(entry.claim_path)
+            if record is not None and record.end is None:
+                unended[entry.name] = size
+            elif record is not None:
+                # What can't be published stays open: the next look tries again, and until then
+                # it is pending. It must not stop the work on other jobs.
+                with contextlib.suppress(StoreError):
+                    claim = self._claims.hold(entry)
+                    if claim is not None:
+                        claim.let_go()
+        self._unended = unended
 
     # The lease ----------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ from routines.domain.job import (
 )
 from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind, Occurrence
-from routines.domain.outcome import Outcome, Reason, Trigger, one_line
+from routines.domain.outcome import Trigger, one_line
 from routines.domain.record import Record
 from routines.errors import InvalidJob, JobConflict, StoreBusy, StoreError
 from routines.store import files
@@ -298,6 +298,13 @@ class JobStore:
                 if record is not None and record.end is None:
                     yield record
 
+    def has_open(self) -> bool:
+        """Return whether a job, or a purge, was claimed and is not in the settled feed yet."""
+        return any(
+            entry.is_job and self._claims.read_path(entry.claim_path) is not None
+            for entry in self._claims.open_entries()
+        )
+
     def queued(self, queue: str | None = None, *, after: Place | None = None) -> Iterator[Place]:
         """Yield what is queued and due, in the order it goes; of one queue or of all."""
         yield from (self._queued if queue is None else self._queue(queue)).walk(after=after)
@@ -409,22 +416,22 @@ class JobStore:
         draft = self._draft(job, extra=extra, event=event, end=end)
         # Its draft has one name, whoever makes it: two at once would take it from each other.
         with self._taking(job):
+            # A purge forgets under the same lock: a job is either claimed or purged.
+            if not self.is_accepted(job) and not self._claims.is_claimed(job.occurrence):
+                return None
             claim = self._claims.take(draft, at=at)
         if claim is None and not self._claims.is_claimed(job.occurrence):
             return None
         # The claim decides. A name that stays is removed by whoever looks at it next.
         self.forget_names(job)
-        if claim is None or self.is_accepted(job):
-            return claim
-        if claim.record.end is None:
-            # Purged while it was claimed: it is gone, and was counted.
-            claim.settle(Outcome.CANCELLED, Reason.PURGE, "its queue was purged", at=at)
-        claim.let_go()
-        return None
+        return claim
 
-    def _taking(self, job: Job) -> contextlib.AbstractContextManager[None]:
+    def _taking(
+        self, job: Job, *, patience: float = 0.0
+    ) -> contextlib.AbstractContextManager[None]:
         name = f"take-{key_of(job.id)[:_LOCKS]}.lock"
-        return files.section(self._state.at("locks", "jobs", name), patience=0.0, what=job.ref)
+        path = self._state.at("locks", "jobs", name)
+        return files.section(path, patience=patience, what=job.ref)
 
     def _draft(
         self,
@@ -460,12 +467,26 @@ class JobStore:
     # Purging ------------------------------------------------------------------------------------
 
     def forget(self, jobs: Sequence[Job]) -> None:
-        """Forget jobs that never ran, with their ids; on the disk on return. OSError if not."""
-        paths = [self._record_path(key_of(job.id)) for job in jobs]
-        for path in paths:
-            files.remove(path)
-        files.sync_folders(os.path.dirname(path) for path in paths)
+        """Forget jobs, with their ids, but for those that were claimed; again is harmless.
+
+        On the disk on return.
+
+        Raises:
+            StoreBusy: One is being claimed for longer than anybody waits: to be done again.
+            OSError: Not all are forgotten: to be done again.
+        """
+        gone = []
         for job in jobs:
+            # Claimed or forgotten, never both: whoever claims holds it, too.
+            with self._taking(job, patience=files.PATIENCE_S):
+                if self._claims.is_claimed(job.occurrence):
+                    continue
+                if self.peek(job.place) is not None:
+                    files.remove(self._record_path(key_of(job.id)))
+                # Also one that somebody has forgotten who then died: with its names, and synced.
+                gone.append(job)
+        files.sync_folders({os.path.dirname(self._record_path(key_of(job.id))) for job in gone})
+        for job in gone:
             self.forget_names(job)
 
 

@@ -5,6 +5,7 @@ ended once or was never there, as its producer was told; what was added together
 and the settled feed shows each end once, without a gap.
 """
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 
 from routines.domain.job import Ending, Job, JobRequest, check_job, key_of
 from routines.domain.recovery import Here
+from routines.errors import StoreError
 from routines.store import files, locks
 from routines.store.claims import ClaimStore
 from routines.store.job_cancels import JobCanceller
@@ -270,6 +272,29 @@ def _purge_decided(path: str) -> Queue:
     return queue
 
 
+def _purge_half_done(path: str) -> Queue:
+    """A purge whose maker died when it had forgotten one of two jobs."""
+    queue = _purge_decided(path)
+    (purge_id,) = queue.purges._decided()
+    real = queue.jobs.forget
+
+    def forget_one(jobs: Any) -> None:
+        real(jobs[:1])
+        raise OSError
+
+    queue.jobs.forget = forget_one  # type: ignore[method-assign]
+    with contextlib.suppress(StoreError):
+        queue.purges._finish(purge_id)
+    queue.jobs.forget = real  # type: ignore[method-assign]
+    return queue
+
+
+def _publish_ended(queue: Queue, tell: Tell) -> None:
+    queue.work.publish_ended()
+    for shown in queue.feed.page(0, 256):
+        tell("shown", shown.number)
+
+
 def _dead_names(path: str) -> Queue:
     """Names of jobs that were never accepted: their producer died before that."""
     queue = _with("j1")(path)
@@ -478,6 +503,19 @@ def operations(operation: Any) -> list[Any]:
             lambda queue, tell: queue.purges.finish(),
             prepare=_purge_decided,
             after=_gone_or_ran("j1", "j2"),
+        ),
+        make(
+            "finish-half-a-purge",
+            ("job_purges.PurgeStore.finish", "jobs.JobStore.forget"),
+            lambda queue, tell: queue.purges.finish(),
+            prepare=_purge_half_done,
+            after=_gone_or_ran("j1", "j2"),
+        ),
+        make(
+            "publish-ended",
+            (f"{work}.publish_ended",),
+            _publish_ended,
+            prepare=_settled_and_open,
         ),
         make(
             "settled-and-not-shown",

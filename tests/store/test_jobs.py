@@ -10,9 +10,11 @@ import pytest
 from routines.domain.job import LEASE, MOST_AT_ONCE, Ending, JobRequest, key_of
 from routines.domain.outcome import Outcome
 from routines.errors import InvalidJob, JobConflict, LeaseLost, StoreBusy, UnknownJob
+from routines.operations.jobs import Jobs
 from routines.store import files, locks
 from routines.store.claims import ClaimStore
 from routines.store.control import Switch, SwitchStore
+from routines.store.job_feed import JobFeed
 from routines.store.job_work import LOOK_AHEAD
 from routines.store.sessions import Lease, SessionStore
 from tests.builders import NOW
@@ -544,13 +546,155 @@ def test_a_purge_forgets_what_is_queued_in_its_queue_and_frees_the_ids(queue: Qu
     assert len(purges) == 1
 
 
-def test_a_job_that_was_claimed_while_its_queue_was_purged_does_not_run(queue: Queue) -> None:
+def test_a_job_that_is_claimed_after_its_queue_was_purged_does_not_run(queue: Queue) -> None:
     queue.add("a")
     job = queue.job("a")
     queue.purges.purge("default", by="ana")
 
     assert queue.jobs.take(job, at=NOW) is None
-    assert job_ends(queue.state.path)["a"] == ["cancelled"]
+    assert "a" not in job_ends(queue.state.path), "it is the one that the purge has counted"
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def killed_after(store: Any, name: str, calls: int) -> None:
+    """Let a process die in a call of a store's method, the last of so many."""
+    real = getattr(store, name)
+    left = [calls]
+
+    def call(*args: Any, **more: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        return real(*args, **more)
+
+    setattr(store, name, call)
+
+
+def half_purged(queue: Queue) -> Jobs:
+    """Four jobs, a purge that was killed when it had forgotten two, and another program."""
+    queue.add("a")
+    queue.add("b")
+    queue.add("c")
+    queue.add("d")
+    dying = another(queue)
+    # Each is looked at as it is listed, and as it is forgotten.
+    killed_after(dying.jobs, "peek", 4 + 2)
+    with pytest.raises(Killed):
+        dying.purges.purge("default", by="ana")
+    gone = [one for one in "abcd" if queue.jobs.find(one) is None]
+    assert 0 < len(gone) < 4, gone
+    return Jobs(queue.state.path, clock=queue.clock)
+
+
+def purged(jobs: Jobs) -> list[int]:
+    return [one.purged for one in jobs.settled() if one.purged is not None]
+
+
+def _is_unknown(jobs: Jobs, job_id: str) -> None:
+    with pytest.raises(UnknownJob):
+        jobs.read(job_id)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda jobs: [jobs.add("new", id=one) for one in "abcd"],
+        lambda jobs: jobs.claim() is None or pytest.fail("a purged job was handed out"),
+        lambda jobs: _is_unknown(jobs, "d"),
+        lambda jobs: jobs.head() == [] or pytest.fail("a purged job is shown"),
+        lambda jobs: jobs.settled(),
+        lambda jobs: jobs.pending() and pytest.fail("nothing is pending"),
+        lambda jobs: jobs.purge("default") == 0 or pytest.fail("counted twice"),
+    ],
+    ids=["add", "claim", "read", "head", "settled", "pending", "purge"],
+)
+def test_a_purge_whose_process_was_killed_is_finished_by_whoever_comes_next(
+    queue: Queue, look: Any
+) -> None:
+    jobs = half_purged(queue)
+
+    look(jobs)
+
+    assert not files.names(queue.state.at("jobs", "purging"))
+    assert purged(jobs) == [4]
+
+
+def test_a_job_that_is_claimed_while_its_queue_is_purged_runs_and_is_not_counted(
+    queue: Queue,
+) -> None:
+    queue.add("a")
+    queue.add("b")
+    other, claimed = another(queue), []
+    real = queue.jobs.forget
+
+    def forget(jobs: Any) -> None:
+        claimed.append(claim(other))
+        real(jobs)
+
+    queue.jobs.forget = forget  # type: ignore[method-assign]
+
+    assert queue.purges.purge("default", by="ana") == 1
+    assert purged(Jobs(queue.state.path, clock=queue.clock)) == [1]
+    (one,) = claimed
+    assert other.work.settle(one.job.id, one.token, Ending.COMPLETED).word == "settled"
+    assert job_ends(queue.state.path)[one.job.id] == ["completed"]
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda jobs, worked: jobs.claim(),
+        lambda jobs, worked: jobs.settle(worked.job.id, worked.token, "completed"),
+        lambda jobs, worked: jobs.settled(),
+        lambda jobs, worked: jobs.pending(),
+    ],
+    ids=["claim", "settle", "settled", "pending"],
+)
+def test_an_end_whose_settler_was_killed_before_the_feed_is_published_by_the_next_program(
+    queue: Queue, look: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.add("a")
+    queue.add("b")
+    first, second = claim(queue), claim(queue)
+    jobs = Jobs(queue.state.path, clock=queue.clock)
+    assert jobs.pending()
+    with monkeypatch.context() as patch:
+        patch.setattr(JobFeed, "publish", _dies)
+        with pytest.raises(Killed):
+            queue.work.settle("a", first.token, Ending.COMPLETED)
+
+    look(jobs, second)
+
+    assert "a" in [queue.feed.record(one).occurrence.id for one in queue.feed.page(0, 9)]  # type: ignore[union-attr]
+
+
+def test_an_end_that_is_not_in_the_feed_yet_is_pending(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.add("a")
+    first = claim(queue)
+    jobs = Jobs(queue.state.path, clock=queue.clock)
+    with monkeypatch.context() as patch:
+        patch.setattr(JobFeed, "publish", _dies)
+        with pytest.raises(Killed):
+            queue.work.settle("a", first.token, Ending.COMPLETED)
+        patch.setattr(JobFeed, "publish", _fails)
+        assert jobs.pending()
+        assert jobs.settled() == []
+
+    assert not jobs.pending()
+    assert [one.id for one in jobs.settled()] == ["a"]
+
+
+def _dies(*_: Any) -> None:
+    raise Killed
+
+
+def _fails(*_: Any) -> None:
+    raise OSError(28, "no space left")
 
 
 def test_an_id_that_was_purged_and_is_used_again_within_a_second_runs(queue: Queue) -> None:
@@ -616,3 +760,23 @@ def test_an_end_that_was_not_shown_is_shown_by_whoever_reconciles(queue: Queue) 
 
     assert len(queue.feed.page(0, 10)) == 1
     assert ClaimStore(queue.state).open_entries() == []
+
+
+@pytest.mark.parametrize(
+    "after",
+    ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59-12:00", timedelta(days=2912261), timedelta.max],
+)
+def test_an_after_that_is_no_instant_in_some_zone_is_refused(queue: Queue, after: Any) -> None:
+    with pytest.raises(InvalidJob, match="too far ahead") as refused:
+        queue.add("a", after=after)
+
+    assert refused.value.field == "after"
+
+
+def test_a_wait_that_is_no_span_is_refused_by_its_name(queue: Queue) -> None:
+    jobs = Jobs(queue.state.path, clock=queue.clock)
+
+    with pytest.raises(InvalidJob) as refused:
+        jobs.fail_lane("pr-1", "closed", wait=0)  # type: ignore[arg-type]
+
+    assert refused.value.field == "wait"
