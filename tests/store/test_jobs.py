@@ -15,6 +15,7 @@ from routines.store import files, locks
 from routines.store.claims import ClaimStore
 from routines.store.control import Switch, SwitchStore
 from routines.store.job_feed import JobFeed
+from routines.store.job_settling import settling
 from routines.store.job_work import LOOK_AHEAD
 from routines.store.sessions import Lease, SessionStore
 from tests.builders import NOW
@@ -780,3 +781,17 @@ def test_a_wait_that_is_no_span_is_refused_by_its_name(queue: Queue) -> None:
         jobs.fail_lane("pr-1", "closed", wait=0)  # type: ignore[arg-type]
 
     assert refused.value.field == "wait"
+
+
+def test_a_job_that_is_back_in_the_queue_and_is_being_cancelled_is_passed_over(
+    queue: Queue,
+) -> None:
+    queue.add("a", recoveries=1, priority=1)
+    queue.add("b")
+    first = claim(queue)
+    queue.work.settle("a", first.token, Ending.INTERRUPTED)
+
+    with settling(queue.state, first.job.occurrence):
+        assert claim(queue).job.id == "b"
+
+    assert claim(queue).job.id == "a"
