@@ -33,7 +33,9 @@ class _Lines:
     def feed(self, data: bytes) -> Iterator[bytes | None]:
         """Return the lines that end in *data*; their ends are LF, CRLF or CR."""
         if self._after_cr and data[:1] == b"\n":
+            # The rest of one end of a line that was cut in two; a second one is a line of its own.
             data = data[1:]
+            self._after_cr = False
         if data:
             self._after_cr = data[-1:] == b"\r"
         *ended, rest = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")

@@ -22,6 +22,7 @@ def events_of(parser, parts):
 @settings(deadline=None)
 @given(PIECES, st.integers(1, 3))
 @example([b"data: a", b"\r\n", b"data: a", b"\r\n", b"\r\n"], 1)
+@example([b"data: a", b"\r", b"\n\n"], 1)
 def test_a_stream_says_the_same_however_it_is_cut(pieces, size):
     whole = b"".join(pieces)
     parts = [whole[start : start + size] for start in range(0, len(whole), size)]
