@@ -14,7 +14,9 @@ from tests.surfaces.world import berlin
 INTERACTIVE = """
 echo "$@" > "$OUT/words"
 env > "$OUT/env"
-pwd > "$OUT/cwd"
+pwd > "$OUT/cwd.new"
+# Awaited by its name: whole from the moment that it is there.
+mv "$OUT/cwd.new" "$OUT/cwd"
 cat > /dev/null
 exit 7
 """
