@@ -133,11 +133,7 @@ class ClaimStore:
                 elif self.is_claimed(draft.occurrence):
                     claimed.add(index)
                 else:
-                    results[index] = StoreBusy(
-                        f"{draft.occurrence.ref} is being claimed by another process",
-                        hint="nothing was changed; it is looked at again",
-                        path=paths[index],
-                    )
+                    results[index] = _busy(draft.occurrence, paths[index])
             except OSError as error:
                 results[index] = files.fault(error, "write", paths[index])
             except StoreError as error:
@@ -172,6 +168,9 @@ class ClaimStore:
             except OSError as error:
                 self._abandon(one)
                 results[index] = files.fault(error, "link", one.claim_path)
+                if isinstance(error, FileNotFoundError):
+                    # Taken for a dead one's before it was locked: whoever did that goes on.
+                    results[index] = _busy(one.draft.occurrence, one.claim_path)
                 continue
             if linked_claim is not None:
                 linked[index] = linked_claim
@@ -494,6 +493,14 @@ def _is_marker_of(entry: OpenEntry, record: Record) -> bool:
     says nothing (its maker died before it could) must be found by any of them.
     """
     return not record.readable or entry.name.rpartition("~")[2] == record.claim.get("draft")
+
+
+def _busy(occurrence: Occurrence, claim_path: str) -> StoreBusy:
+    return StoreBusy(
+        f"{occurrence.ref} is being claimed by another process",
+        hint="nothing was changed; it is looked at again",
+        path=claim_path,
+    )
 
 
 def _blank(one: _Made) -> Record:

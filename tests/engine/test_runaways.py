@@ -115,7 +115,7 @@ async def test_workspaces_limit_of_turns_holds_for_woken_ones_of_any_session(sta
     monkeypatch.setattr(
         FixedDefinitions,
         "work_without_routine",
-        lambda self: replace(without(self), limits=(DayLimit(turns=5),)),
+        lambda self, **named: replace(without(self, **named), limits=(DayLimit(turns=5),)),
     )
     stage.agent = agent = Runaway(stage, ASKS["a new prompt"])
     engine = stage.engine()

@@ -513,7 +513,7 @@ def operations(operation: Any) -> list[Any]:
         ),
         make(
             "publish-ended",
-            (f"{work}.publish_ended",),
+            (),
             _publish_ended,
             prepare=_settled_and_open,
         ),

@@ -34,7 +34,7 @@ def exists_then_write() -> Iterator[None]:
         files.replace(path, encode({**first, **draft.claim}) + b"\n")
         fd = files.open_append(path)
         locks.try_lock(fd)
-        record = claims_module._fold_fd(fd, draft.occurrence, draft.occurrence.claim_path)
+        record = claims_module.fold_fd(fd, draft.occurrence, draft.occurrence.claim_path)
         return Claim(self._state, record, fd, draft.occurrence.open_path(first["draft"]))
 
     with pytest.MonkeyPatch.context() as patch:
