@@ -141,8 +141,13 @@ def python(*words: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return an environment in which a new process finds this checkout."""
+    """Return an environment in which a new process finds this checkout, and may keep byte code.
+
+    Where a shell forbids that, each process would compile this checkout anew, and compare that
+    with libraries that pip has compiled: nobody who installed this waits for it.
+    """
     mine = {key: value for key, value in os.environ.items() if not key.startswith("ROUTINES_")}
+    mine.pop("PYTHONDONTWRITEBYTECODE", None)
     paths = [HERE, *filter(None, [mine.get("PYTHONPATH")])]
     return {**mine, "PYTHONPATH": os.pathsep.join(paths)}
 
