@@ -12,7 +12,9 @@ from routines.domain.outcome import one_line
 from routines.domain.wake_texts import Tool
 from routines.errors import WakeupRefused
 
-# A prompt of 32 KiB, each byte of it written as \uXXXX, with room for the rest.
+# In characters of JSON. The longest prompt (32 KiB, unless a host allows more) takes 192 KiB where
+# each of its bytes is written as an escape of six letters; five times that leaves a host room for
+# a larger bound, and is read in a few milliseconds whatever stands in it.
 LARGEST_ARGUMENTS = 1024 * 1024
 # Enough to recognise what was written; the rest of it helps nobody.
 _SHOWN = 60
