@@ -33,6 +33,8 @@ SHARED_FOLDER, SHARED_FILE = 0o777, 0o666
 # Drafts begin with a dot and are nothing to a reader; the ending tells a person what they are.
 _DRAFT = ".draft"
 _READING = ("read", "list")
+# To lose a folder again and again, it would have to empty faster than it can be made.
+_MARK_TRIES = 8
 # What file systems without hard links answer (exFAT, some shares and FUSE mounts; EMLINK: full).
 NO_LINKS = frozenset([errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK])
 # On macOS fsync stops at the drive's cache; this goes through to the medium.
@@ -259,6 +261,35 @@ def in_folder(path: str, write: Callable[[], _Result]) -> _Result:
     except FileNotFoundError:
         make_folder(os.path.dirname(path))
         return write()
+
+
+def mark(path: str, *, sync: bool = True, forget: Callable[[str], None] | None = None) -> None:
+    """Make the empty file *path* and its folder, one that others remove whenever it is empty.
+
+    Args:
+        path: The name; one that is there already is as good.
+        sync: Whether it is on the disk on return; else whoever asks syncs its folder.
+        forget: Called with the folder before each try, for what is not to be believed of it.
+
+    Raises:
+        FileNotFoundError: The folder was removed under us time and again.
+    """
+    folder = os.path.dirname(path)
+    for tries_left in reversed(range(_MARK_TRIES)):
+        try:
+            if forget is not None:
+                forget(folder)
+            make_folder(folder)
+            with contextlib.suppress(FileExistsError):
+                close(open_new(path))
+            if sync:
+                sync_folder(folder)
+        except FileNotFoundError:
+            # Another process has found the folder empty and removed it.
+            if not tries_left:
+                raise
+        else:
+            return
 
 
 def sync_folder(path: str) -> None:

@@ -13,10 +13,6 @@ from routines.domain.job import DEPTH, Place, is_index_folder, parse_place
 from routines.store import files
 from routines.store.state import State
 
-# A folder that empties is removed while another process is about to use it. To lose that race again
-# and again, folders would have to go faster than one can be made.
-_TRIES = 8
-
 
 class JobIndex:
     """One order of jobs.
@@ -39,24 +35,13 @@ class JobIndex:
         folders: dict[str, None] = {}
         for place in places:
             path = self._path(place)
-            self._make(path)
+            files.mark(path, sync=False, forget=self._forget)
             folders[os.path.dirname(path)] = None
         return list(folders)
 
-    def _make(self, path: str) -> None:
-        folder = os.path.dirname(path)
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                if not os.path.isdir(folder):
-                    files.doubt(folder, below=self._state.path)
-                files.make_folder(folder)
-                with contextlib.suppress(FileExistsError):
-                    files.close(files.open_new(path))
-            except FileNotFoundError:
-                if not tries_left:
-                    raise
-            else:
-                return
+    def _forget(self, folder: str) -> None:
+        if not os.path.isdir(folder):
+            files.doubt(folder, below=self._state.path)
 
     def has(self, place: Place) -> bool:
         """Return whether *place* is named."""

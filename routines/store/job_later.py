@@ -19,7 +19,6 @@ from routines.store.state import State
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _MINUTE = re.compile(r"[0-9]{2}-[0-9]{2}", re.ASCII)
 _MINUTE_LONG = timedelta(minutes=1)
-_TRIES = 8
 # So many are put in order in one look; the others at the next.
 _AT_ONCE = 2000
 
@@ -69,23 +68,12 @@ class LaterStore:
         folders: dict[str, None] = {}
         for one in filter(None, map(Waiting.of, jobs)):
             path = self._path(one)
-            self._make(path)
+            files.mark(path, sync=False, forget=self._forget)
             folders[os.path.dirname(path)] = None
         return list(folders)
 
-    def _make(self, path: str) -> None:
-        folder = os.path.dirname(path)
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                files.doubt(folder, below=self._root)
-                files.make_folder(folder)
-                with contextlib.suppress(FileExistsError):
-                    files.close(files.open_new(path))
-            except FileNotFoundError:
-                if not tries_left:
-                    raise
-            else:
-                return
+    def _forget(self, folder: str) -> None:
+        files.doubt(folder, below=self._root)
 
     def _minutes(self) -> Iterator[tuple[datetime, str]]:
         for day in filter(_DAY.fullmatch, files.names(self._root)):

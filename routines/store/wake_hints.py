@@ -18,9 +18,6 @@ from routines.domain.wakeup import is_id
 from routines.store import files
 from routines.store.state import State
 
-# A folder that empties is removed while another process is about to use it. To lose that race again
-# and again, wake-ups would have to come and go in one hour's folder faster than it can be made.
-_TRIES = 8
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _HOUR = re.compile(r"[01][0-9]|2[0-3]", re.ASCII)
 _HOUR_LONG = timedelta(hours=1)
@@ -73,19 +70,7 @@ class Hints:
 
     def make(self, hint: Hint) -> None:
         """Put *hint* on the disk; OSError if that fails."""
-        path = self.path(hint)
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                files.make_folder(os.path.dirname(path))
-                with contextlib.suppress(FileExistsError):
-                    files.close(files.open_new(path))
-                files.sync_folder(os.path.dirname(path))
-            except FileNotFoundError:
-                # Another process has found the folder empty and removed it under us.
-                if not tries_left:
-                    raise
-            else:
-                return
+        files.mark(self.path(hint))
 
     def make_anew(self, hint: Hint) -> None:
         """Put *hint* on the disk; NotDurable if that fails."""
