@@ -141,6 +141,8 @@ class Jobs:
         state: The state folder; it is made if it is missing.
         clock: The clock; tests give `routines.testing.FakeClock`.
         by: Who adds, cancels and settles, for the record; by default `user@host`.
+        person: Whether a person or a program asks, and not an agent from inside its turn: the
+            record says which of them cancelled.
         on_change: Called when something was added or cancelled; an engine looks again then.
 
     Raises:
@@ -153,9 +155,11 @@ class Jobs:
         *,
         clock: Clock | None = None,
         by: str | None = None,
+        person: bool = True,
         on_change: Callable[[], None] | None = None,
     ) -> None:
         self._by = by or host.user_at_host()
+        self._person = person
         self._on_change = on_change
         self._clock = _system_clock() if clock is None else clock
         here = host.here()
@@ -344,6 +348,7 @@ class Jobs:
             check_id(job, "job"),
             check_id(intent_id, "intent_id"),
             by=self._by,
+            person=self._person,
             reason=_line("reason", reason),
             only_if_queued=bool(only_if_queued),
         )
@@ -379,7 +384,7 @@ class Jobs:
             check_lane(lane),
             said,
             by=self._by,
-            person=True,
+            person=self._person,
             limit=_whole("limit", limit, least=1),
             wait_s=wait.total_seconds(),
         )

@@ -62,7 +62,12 @@ class AddedJob:
 
 
 def _jobs(context: Context) -> Jobs:
-    return Jobs(context.writable_state.path, clock=context.clock, by=context.who)
+    return Jobs(
+        context.writable_state.path,
+        clock=context.clock,
+        by=context.who,
+        person=context.is_person,
+    )
 
 
 def add_job(

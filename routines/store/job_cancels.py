@@ -92,7 +92,7 @@ class JobCanceller:
         intent_id: str,
         *,
         by: str,
-        person: bool = True,
+        person: bool,
         reason: str = "",
         only_if_queued: bool = False,
     ) -> CancelAnswer:

@@ -233,7 +233,7 @@ def _interrupted(path: str) -> Queue:
 def _cancel(job_id: str) -> Callable[[Any, Tell], None]:
     def act(made: Any, tell: Tell) -> None:
         queue = made if isinstance(made, Queue) else made[0]
-        answer = queue.cancels.cancel(job_id, "intent-1", by="ana@studio")
+        answer = queue.cancels.cancel(job_id, "intent-1", by="ana@studio", person=True)
         assert answer.word == "recorded"
         if answer.outcome is not None:
             tell("settled", queue.job(job_id).occurrence.claim_path, answer.outcome)

@@ -397,7 +397,7 @@ def test_on_another_boot_the_clock_of_the_file_server_counts(queue: Queue) -> No
 def test_a_renewal_is_refused_once_a_cancel_is_recorded(queue: Queue) -> None:
     queue.add("a")
     claimed = claim(queue)
-    assert queue.cancels.cancel("a", "i1", by="ana").word == "recorded"
+    assert queue.cancels.cancel("a", "i1", by="ana", person=True).word == "recorded"
 
     with pytest.raises(LeaseLost) as lost:
         queue.work.renew("a", claimed.token)
@@ -410,7 +410,7 @@ def test_a_renewal_is_refused_once_a_cancel_is_recorded(queue: Queue) -> None:
 def test_a_cancelled_job_whose_worker_is_gone_is_cancelled_and_not_run_again(queue: Queue) -> None:
     queue.add("a", recoveries=5)
     claim(queue)
-    queue.cancels.cancel("a", "i1", by="ana")
+    queue.cancels.cancel("a", "i1", by="ana", person=True)
     queue.clock.advance(seconds=121)
 
     assert another(queue).work.claim() is None
@@ -471,10 +471,10 @@ def test_cancel_is_recorded_replayed_in_conflict_or_missing(queue: Queue) -> Non
     queue.add("a")
     cancel = queue.cancels.cancel
 
-    assert cancel("none", "i1", by="ana").word == "missing"
-    assert cancel("a", "i1", by="ana").word == "recorded"
-    assert cancel("a", "i1", by="ana").word == "replayed"
-    assert cancel("a", "i2", by="ana").word == "conflict"
+    assert cancel("none", "i1", by="ana", person=True).word == "missing"
+    assert cancel("a", "i1", by="ana", person=True).word == "recorded"
+    assert cancel("a", "i1", by="ana", person=True).word == "replayed"
+    assert cancel("a", "i2", by="ana", person=True).word == "conflict"
     assert order(queue) == []
     assert job_ends(queue.state.path) == {"a": ["cancelled"]}
 
@@ -483,12 +483,15 @@ def test_a_running_job_keeps_the_intent_until_it_has_ended(queue: Queue) -> None
     queue.add("a")
     claimed = claim(queue)
 
-    assert queue.cancels.cancel("a", "i1", by="ana", only_if_queued=True).word == "conflict"
-    assert queue.cancels.cancel("a", "i1", by="ana").word == "recorded"
-    assert queue.cancels.cancel("a", "i1", by="ana").word == "replayed"
+    assert (
+        queue.cancels.cancel("a", "i1", by="ana", person=True, only_if_queued=True).word
+        == "conflict"
+    )
+    assert queue.cancels.cancel("a", "i1", by="ana", person=True).word == "recorded"
+    assert queue.cancels.cancel("a", "i1", by="ana", person=True).word == "replayed"
     queue.work.settle("a", claimed.token, Ending.COMPLETED)
-    assert queue.cancels.cancel("a", "i1", by="ana").word == "replayed"
-    assert queue.cancels.cancel("a", "i2", by="ana").word == "conflict"
+    assert queue.cancels.cancel("a", "i1", by="ana", person=True).word == "replayed"
+    assert queue.cancels.cancel("a", "i2", by="ana", person=True).word == "conflict"
 
 
 def test_what_is_back_in_the_queue_counts_as_queued(queue: Queue) -> None:
@@ -496,7 +499,7 @@ def test_what_is_back_in_the_queue_counts_as_queued(queue: Queue) -> None:
     claimed = claim(queue)
     queue.work.settle("a", claimed.token, Ending.INTERRUPTED)
 
-    answer = queue.cancels.cancel("a", "i1", by="ana", only_if_queued=True)
+    answer = queue.cancels.cancel("a", "i1", by="ana", person=True, only_if_queued=True)
 
     assert (answer.word, answer.outcome) == ("recorded", "cancelled")
     assert queue.work.claim() is None

@@ -192,12 +192,16 @@ class JobMachine(RuleBasedStateMachine):
     @rule(job=IDS, intent=st.sampled_from(["i1", "i2"]), queued=st.booleans(), dies_at=DEATHS)
     def cancel(self, job: str, intent: str, queued: bool, dies_at: int | None) -> None:
         with self.mortal(dies_at):
-            said = self.queue.cancels.cancel(job, intent, by="ana", only_if_queued=queued)
+            said = self.queue.cancels.cancel(
+                job, intent, by="ana", person=True, only_if_queued=queued
+            )
             if said.word == "missing":
                 asked = self.known.get(job)
                 assert asked is None or asked.sure is None or asked.purged, "added, and lost"
             if said.word == "recorded":
-                again = self.queue.cancels.cancel(job, intent, by="ana", only_if_queued=queued)
+                again = self.queue.cancels.cancel(
+                    job, intent, by="ana", person=True, only_if_queued=queued
+                )
                 assert again.word == "replayed"
 
     @rule(lane=st.sampled_from(["pr-1", "pr-2"]), dies_at=DEATHS)

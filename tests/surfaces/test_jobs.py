@@ -127,6 +127,20 @@ def test_the_general_cancel_takes_jobs_too(queue: World) -> None:
     assert {jobs.read(one).outcome for one in ("a", "b")} == {"cancelled"}
 
 
+@pytest.mark.parametrize("words", [["jobs", "cancel", "a"], ["cancel", "job:a"]])
+def test_a_cancel_from_inside_a_turn_is_recorded_as_that_turn_s(
+    queue: World, words: list[str]
+) -> None:
+    jobs_of(queue).add("x", id="a")
+    queue.environ["ROUTINES_TURN"] = "ws/digest@2026-11-29T09:00:00Z"
+
+    assert queue.ask(*words).code == 0
+
+    (row,) = answer(queue, "history", "job")
+    assert (row["outcome"], row["reason"]) == ("cancelled", "turn")
+    assert "by a person" not in queue.ask("explain", "job:a").out
+
+
 def settled(world: World) -> Jobs:
     jobs = jobs_of(world)
     jobs.add("look at the build", id="a", recoveries=1, lane="pr-1")
