@@ -92,8 +92,8 @@ def add_job(
     from routines.operations.stepping_in import session_of
 
     settings = context.workspace.settings
-    if agent is not None and agent != "echo" and agent not in settings.agents:
-        raise UnknownAgent(agent, ["echo", *settings.agents])
+    if agent is not None and settings.spec_of(agent) is None:
+        raise UnknownAgent(agent, settings.agent_names)
     jobs = _jobs(context)
     added = jobs.add(
         prompt,

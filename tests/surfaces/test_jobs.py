@@ -57,6 +57,14 @@ def test_what_can_not_be_used_is_refused_and_named(
     assert answer(queue, "jobs") == []
 
 
+def test_a_job_may_be_for_an_agent_program_that_has_a_preset(queue: World) -> None:
+    assert answer(queue, "jobs", "add", "--agent", "codex", "x")["job"]["agent"] == "codex"
+
+    near = queue.ask("jobs", "add", "--agent", "codx", "x")
+    assert near.code == 1
+    assert "did you mean 'codex'?" in near.err
+
+
 def test_the_name_of_a_routine_stands_for_its_session(queue: World) -> None:
     added = answer(queue, "jobs", "add", "--session", "digest", "x")
 
