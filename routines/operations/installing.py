@@ -237,10 +237,10 @@ def _start_unit(
     changed: bool,
 ) -> tuple[bool, list[str]]:
     unit = os.path.basename(path)
-    steps = [["daemon-reload"], ["enable", "--now", unit]]
-    if changed:
-        # What runs under the old PATH goes on until it is started anew.
-        steps.append(["restart", unit])
+    # What runs under the old PATH goes on until it is started anew; what does not run is started
+    # by both, and once: with `enable --now` a first one would be started and ended at once.
+    begin = "restart" if changed else "start"
+    steps = [["daemon-reload"], ["enable", unit], [begin, unit]]
     failed = _steps(context, "systemctl", [["--user", *step] for step in steps])
     notes = [] if failed is None else [failed, f"start it: systemctl --user enable --now {unit}"]
     if lingers(context) is False:
