@@ -276,6 +276,44 @@ def test_crontab_that_can_not_be_read_is_not_written(machine):
     assert not (machine.home / "tab").exists()
 
 
+def test_crontab_that_can_not_be_read_keeps_no_unit_installed(machine):
+    install(machine)
+    unit = machine.unit
+    machine.tool("crontab", 'echo "crontab: you are not allowed" >&2; exit 1')
+    code, out, err = machine.ask("uninstall")
+
+    assert (code, err) == (0, "")
+    assert out.startswith("removed ~/.config/systemd/user/routines-")
+    assert "your crontab was not looked at: crontab -l failed: crontab: you are not" in out
+    assert not unit.exists()
+    # Where nothing else was found, it may be all that there is.
+    code, _, err = machine.ask("uninstall")
+    assert code == 1
+    assert "you are not allowed" in err
+
+
+def test_uninstall_that_is_refused_has_removed_nothing(machine):
+    install(machine)
+    machine.ask("install", "--with", "cron")
+    unit, tab = machine.unit.read_text(), machine.tab
+    (machine.home / "tab").write_text(tab.replace("* * * * *", "*/5 * * * *"))
+    (machine.home / "asked").unlink()
+    code, _, err = machine.ask("uninstall")
+
+    assert code == 1
+    assert "nothing was changed" in err
+    assert machine.unit.read_text() == unit
+    (machine.home / "tab").write_text(tab)
+    machine.tool(
+        "crontab", f'[ "$1" = -l ] && cat {shlex.quote(str(machine.home / "tab"))} || exit 1'
+    )
+    code, _, err = machine.ask("uninstall")
+    assert code == 1
+    assert "nothing was changed" in err
+    assert machine.unit.read_text() == unit
+    assert not [one for one in machine.asked if one.startswith("systemctl")]
+
+
 def test_line_of_ours_that_was_edited_stays(machine):
     machine.ask("install", "--with", "cron")
     (machine.home / "tab").write_text(machine.tab.replace("* * * * *", "*/5 * * * *"))
@@ -302,7 +340,7 @@ def test_json_says_what_was_written(machine):
     assert found["path"] == str(machine.unit)
     assert found["text"] == machine.unit.read_text()
     (removed,) = json.loads(machine.ask("uninstall", "--json")[1])
-    assert removed["path"] == found["path"]
+    assert (removed["path"], removed["running"]) == (found["path"], False)
 
 
 def test_folder_whose_name_no_file_can_hold_is_refused(machine):

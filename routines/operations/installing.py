@@ -5,7 +5,7 @@ A file that somebody else has written, or has edited since, is left as it is.
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -45,7 +45,7 @@ class Installed:
         path: The file; None for a line of the crontab.
         text: What is written there, or would be.
         changed: Whether anything was written or removed.
-        running: Whether it was started, or ended; None where that is not ours to say.
+        running: Whether it runs now, as far as it was told to; None where that is not ours to say.
         notes: What a person has to know or do.
     """
 
@@ -243,7 +243,7 @@ def _start_unit(
     steps = [["daemon-reload"], ["enable", unit], [begin, unit]]
     failed = _steps(context, "systemctl", [["--user", *step] for step in steps])
     notes = [] if failed is None else [failed, f"start it: systemctl --user enable --now {unit}"]
-    if lingers(context) is False:
+    if _lingers(context) is False:
         user = files.current_user()
         notes.append(
             "lingering is off: it stops when you log out, and starts at your next login."
@@ -252,7 +252,7 @@ def _start_unit(
     return failed is None, notes
 
 
-def lingers(context: Context) -> bool | None:
+def _lingers(context: Context) -> bool | None:
     """Return whether a user's services run without a login; None if that can't be told."""
     user = files.current_user()
     said = _run(context, ["loginctl", "show-user", user, "--property=Linger"])
@@ -308,6 +308,10 @@ def _joined(rest: str, text: str) -> str:
     return f"{rest}{text}"
 
 
+class _CrontabUnread(InstallRefused):
+    """`crontab -l` did not say what is in it: it is kept from this user, or is broken."""
+
+
 def _crontab(context: Context) -> str:
     said = _run(context, ["crontab", "-l"])
     if said is None:
@@ -315,7 +319,7 @@ def _crontab(context: Context) -> str:
     code, out, err = said
     if code != 0 and "no crontab" not in err.lower():
         # Written without having been read, all other lines of it would be lost.
-        raise InstallRefused(f"crontab -l failed: {err.strip()}", hint="nothing was changed")
+        raise _CrontabUnread(f"crontab -l failed: {err.strip()}", hint="nothing was changed")
     return out if code == 0 else ""
 
 
@@ -333,9 +337,37 @@ def uninstall(context: Context) -> list[Installed]:
     """Remove what `install` wrote for this workspace, and stop it; turns under way go on.
 
     Raises:
-        InstallRefused: A file was edited since, or is somebody else's. It is left as it is.
+        InstallRefused: A file or our line of the crontab was edited since, or is somebody else's;
+            or the crontab can't be read, and nothing else was found. Nothing was changed.
     """
-    removed: list[Installed] = []
+    # Everything is looked at first: what is refused half-way would leave half of it.
+    units = list(_units(context))
+    try:
+        rest = _rest_of_crontab(context)
+        notes: tuple[str, ...] = ()
+    except _CrontabUnread as error:
+        if not units:
+            raise
+        # Many systems keep it from some users; what was found is theirs to remove all the same.
+        rest, notes = None, (f"your crontab was not looked at: {error.message}",)
+    # First, since it may be refused, and then nothing has been changed.
+    if rest is not None:
+        _set_crontab(context, rest)
+    removed = [_remove_unit(context, unit, notes) for unit in units]
+    return removed if rest is None else [*removed, _removed_line(context)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A file that `install` wrote."""
+
+    manager: Manager
+    service: Service
+    path: str
+    text: str
+
+
+def _units(context: Context) -> Iterator[_Unit]:
     for manager in (Manager.SYSTEMD, Manager.LAUNCHD):
         service = service_of(context, manager, grace=timedelta(seconds=30))
         path = _path(context, manager, service)
@@ -343,29 +375,31 @@ def uninstall(context: Context) -> list[Installed]:
         if path is None or found is None:
             continue
         _check_ours(service, path, found)
-        stop, after = _stopping(context, manager, service, path)
-        failed = stop()
-        try:
-            files.remove(path)
-            # systemd removes this itself, unless nobody answers for it.
-            wanted = os.path.join(os.path.dirname(path), _WANTED, os.path.basename(path))
-            if os.path.islink(wanted):
-                files.remove(wanted)
-        except OSError as error:
-            raise files.fault(error, "remove", path) from error
-        after()
-        removed.append(
-            Installed(
-                manager=manager,
-                name=service.name,
-                path=path,
-                text=found,
-                changed=True,
-                running=None if failed is None else True,
-                notes=() if failed is None else (failed,),
-            )
-        )
-    return removed + _uninstall_line(context)
+        yield _Unit(manager, service, path, found)
+
+
+def _remove_unit(context: Context, unit: _Unit, notes: tuple[str, ...]) -> Installed:
+    path = unit.path
+    stop, after = _stopping(context, unit.manager, unit.service, path)
+    failed = stop()
+    try:
+        files.remove(path)
+        # systemd removes this itself, unless nobody answers for it.
+        wanted = os.path.join(os.path.dirname(path), _WANTED, os.path.basename(path))
+        if os.path.islink(wanted):
+            files.remove(wanted)
+    except OSError as error:
+        raise files.fault(error, "remove", path) from error
+    after()
+    return Installed(
+        manager=unit.manager,
+        name=unit.service.name,
+        path=path,
+        text=unit.text,
+        changed=True,
+        running=failed is not None,
+        notes=notes if failed is None else (failed, *notes),
+    )
 
 
 def _stopping(
@@ -381,25 +415,23 @@ def _stopping(
     return lambda: _steps(context, "launchctl", [["bootout", label]]), lambda: None
 
 
-def _uninstall_line(context: Context) -> list[Installed]:
+def _rest_of_crontab(context: Context) -> str | None:
+    """Return the crontab without our lines; None if there are none."""
     if not _tool(context, "crontab"):
-        return []
+        return None
     service = service_of(context, Manager.CRON, grace=timedelta(seconds=30))
-    present = _crontab(context)
-    rest, whose = crontab_without(service, present)
-    if whose is None:
-        return []
+    rest, whose = crontab_without(service, _crontab(context))
     if whose is Standing.EDITED:
         raise InstallRefused(
             "our line of the crontab was edited since it was written",
-            hint="it is left as it is; remove it with `crontab -e`",
+            hint="nothing was changed; remove it with `crontab -e`",
         )
-    _set_crontab(context, rest)
-    return [
-        Installed(
-            manager=Manager.CRON, name=service.name, path=None, text="", changed=True, running=None
-        )
-    ]
+    return None if whose is None else rest
+
+
+def _removed_line(context: Context) -> Installed:
+    service = service_of(context, Manager.CRON, grace=timedelta(seconds=30))
+    return Installed(manager=Manager.CRON, name=service.name, path=None, text="", changed=True)
 
 
 # Tools --------------------------------------------------------------------------------------------
