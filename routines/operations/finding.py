@@ -107,10 +107,8 @@ def find(context: Context, ref: str) -> Record | Missed:
     """
     text = _WORKSPACE.sub("", ref.strip(), count=1)
     state = context.state
-    job = _job(context, text)
-    if job is not None:
-        return job
-    found = _by_full_id(state, text)
+    # First what names a slot or a firing in full: it is no job's, and need not be looked for there.
+    found = _by_full_id(state, text) or _job(context, text)
     if found is not None:
         return found
     if _WAKEUP_ID.fullmatch(text):

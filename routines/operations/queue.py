@@ -1,5 +1,6 @@
 """`routines jobs`: the queue as a person sees it, and what the command does to it."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -15,8 +16,10 @@ from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.job_cancels import CancelAnswer
 from routines.store.jobs import Added, JobStore
+from routines.store.state import State
 
-USUAL_COUNT = 20
+# What a purge is recorded under; of a job of that name the id goes first.
+_PURGE = re.compile(r"(?:job:)?(purge-[0-9a-f]{16})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +176,19 @@ def job_record(context: Context, ref: str) -> Record | None:
         return None
     if status is not None:
         return ClaimStore(state).read(status.job.occurrence)
-    # A purge has a record, and was no job.
-    for path in ClaimStore(state).walk(["job"]):
-        if path.endswith(f".{ref.removeprefix('job:')}.jsonl"):
-            return ClaimStore(state).read_path(path)
+    return _purge_record(state, ref)
+
+
+def _purge_record(state: State, ref: str) -> Record | None:
+    """Return the record of the purge that *ref* names: it has one, and was no job."""
+    named = _PURGE.fullmatch(ref)
+    if named is None:
+        return None
+    claims = ClaimStore(state)
+    for path in claims.walk(["job"]):
+        record = claims.read_path(path) if named[1] in path else None
+        if record is not None and record.occurrence.id == named[1]:
+            return record
     return None
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from routines.operations.jobs import Jobs
-from tests.surfaces.world import World
+from routines.store.jobs import JobStore
+from tests.surfaces.world import World, berlin
 
 
 @pytest.fixture
@@ -180,6 +181,29 @@ def test_history_show_logs_and_explain_know_a_job_by_its_id(queue: World) -> Non
     assert answer(queue, "explain", "job:a")["record"]["id"] == "job:a"
 
 
+def test_the_end_of_an_id_names_no_job(queue: World) -> None:
+    jobs = jobs_of(queue)
+    jobs.add("x", id="1.build")
+    jobs.cancel("1.build", "i1")
+    for ref in ("build", "job:build"):
+        assert queue.ask("show", ref).code == 1
+        assert queue.ask("explain", ref).code == 1
+    assert queue.ask("show", "1.build").code == 0
+
+
+def test_a_slot_named_in_full_is_not_looked_for_in_the_queue(
+    queue: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked(_store: JobStore, job_id: str) -> None:
+        pytest.fail(f"{job_id} was looked for in the queue")
+
+    jobs_of(queue).add("x", id="a")
+    ref = queue.done("digest", berlin("2026-11-27 09:00"))
+    monkeypatch.setattr(JobStore, "find", looked)
+
+    assert answer(queue, "show", ref)["outcome"] == "completed"
+
+
 def test_a_routine_goes_before_a_job_of_the_same_name(queue: World) -> None:
     jobs_of(queue).add("x", id="digest")
 
@@ -220,7 +244,8 @@ def test_a_purge_is_one_counted_row(queue: World) -> None:
     (row,) = answer(queue, "history", "job")
     assert (row["outcome"], row["reason"]) == ("cancelled", "purge")
     assert row["detail"] == "3 jobs queued in default"
-    assert queue.ask("explain", row["id"]).code == 0
+    for command in ("show", "explain"):
+        assert answer(queue, command, row["id"])
     (entry,) = jobs.settled()
     assert (entry.purged, entry.queue) == (3, "default")
 
