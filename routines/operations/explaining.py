@@ -124,10 +124,11 @@ def explain(context: Context, routine: str, when: str | None = None) -> Explanat
         UnknownOccurrence: It has no schedule, and nothing is recorded of it.
         UnknownJob: There is no such job.
     """
-    from routines.operations.job_explaining import explain_job, is_job_ref
+    from routines.operations.job_explaining import explain_job
 
-    if when is None and is_job_ref(context, routine):
-        return explain_job(context, routine)
+    job = explain_job(context, routine) if when is None else None
+    if job is not None:
+        return job
     name, _, after = routine.partition("@")
     when = when or after or None
     check_known(context, name)

@@ -27,7 +27,6 @@ from routines.store.state import State
 
 _WAKEUP_ID = re.compile(r"w-[a-z0-9]{4,40}", re.ASCII)
 _BARE_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}|today|yesterday", re.ASCII)
-_RERUN = re.compile(r"#[0-9]+$", re.ASCII)
 _WORKSPACE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/", re.ASCII)
 # What is due by the second is filed under that second; a run by hand may be asked for within it.
 _SECOND = timedelta(seconds=1)
@@ -121,26 +120,24 @@ def find(context: Context, ref: str) -> Record | Missed:
 
 
 def _job(context: Context, text: str) -> Record | None:
-    """Return the record of a job by its id or `job:<id>`; a routine's name goes first.
+    """Return the record of a job by its id or `job:<id>`, or of a purge.
 
     Raises:
         UnknownOccurrence: It is queued, and nothing is recorded of it yet.
     """
-    if text in context.workspace.names:
-        return None
     # Here and not above: most references are of routines.
-    from routines.operations.queue import find_job, job_record
+    from routines.operations.queue import job_named, purge_record
 
-    # The key of a second turn names the same job.
-    text = _RERUN.sub("", text) if text.startswith("job:") else text
-    record = job_record(context, text)
-    if record is None and find_job(context, text) is not None:
-        name = text.removeprefix("job:")
+    job = job_named(context, text)
+    if job is None:
+        return purge_record(context, text)
+    if job.record is None:
+        name = job.status.id
         raise UnknownOccurrence(
             f"the job {name!r} is queued: nothing is recorded of it yet",
             hint=f"`routines jobs show {name}` shows it, `routines explain job:{name}` says why",
         )
-    return record
+    return job.record
 
 
 def _by_full_id(state: State, text: str) -> Record | Missed | None:

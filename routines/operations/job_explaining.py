@@ -12,33 +12,28 @@ from routines.operations.history import as_entry
 from routines.operations.jobs import JobStatus
 from routines.operations.life import schedulers
 from routines.operations.pending import Held, held_by, ordinal
-from routines.operations.queue import find_job, job_record
+from routines.operations.queue import job_named, purge_record
 from routines.operations.queued import MOST_COUNTED
 from routines.operations.steps import steps_of
 from routines.store.jobs import JobStore, job_of
 from routines.store.sessions import SessionStore
 
 
-def explain_job(context: Context, ref: str) -> Explanation:
-    """Return what became of a job, or what it waits for.
+def explain_job(context: Context, text: str) -> Explanation | None:
+    """Return what became of a job or a purge, or what it waits for; None if *text* names neither.
 
     Raises:
-        UnknownJob: There is none of that id.
+        UnknownJob: It is `job:<id>`, and there is none of that id.
     """
-    record = job_record(context, ref)
+    job = job_named(context, text)
+    record = purge_record(context, text) if job is None else job.record
     if record is not None:
         return _of_record(context, record)
-    status = find_job(context, ref)
-    if status is None:
-        raise UnknownJob(ref.removeprefix("job:"))
-    return _queued(context, status)
-
-
-def is_job_ref(context: Context, text: str) -> bool:
-    """Return whether *text* names a job: `job:<id>`, or an id that is no routine's name."""
+    if job is not None:
+        return _queued(context, job.status)
     if text.startswith("job:"):
-        return True
-    return text not in context.workspace.names and find_job(context, text) is not None
+        raise UnknownJob(text.removeprefix("job:"))
+    return None
 
 
 def _of_record(context: Context, record: Record) -> Explanation:

@@ -259,17 +259,7 @@ class Jobs:
         known = self._jobs.find(job_id)
         if known is None:
             raise UnknownJob(job)
-        return self._status(known)
-
-    def _status(self, known: Known) -> JobStatus:
-        if known.record is not None:
-            return status_of(self._state, self._claims, known.job, known.record)
-        if not known.is_queued:
-            detail = "its record is not kept any more"
-            return JobStatus(job=known.job, state=State.SETTLED.value, detail=detail)
-        later = self._jobs.is_waiting(known.job)
-        state = State.DEFERRED if later else State.WAITING
-        return JobStatus(job=known.job, state=state.value)
+        return standing_of(self._state, self._jobs, self._claims, known)
 
     def head(self, queue: str | None = DEFAULT_QUEUE, *, limit: int = 20) -> list[JobStatus]:
         """Return what runs of a queue, then what is next, in its order.
@@ -465,6 +455,17 @@ def head_of(
         if job is not None and not claims.is_claimed(job.occurrence):
             found.append(JobStatus(job=job, state=State.WAITING.value))
     return found[:limit]
+
+
+def standing_of(state: StateFolder, store: JobStore, claims: ClaimStore, known: Known) -> JobStatus:
+    """Return where a job stands, claimed or not."""
+    if known.record is not None:
+        return status_of(state, claims, known.job, known.record)
+    if not known.is_queued:
+        detail = "its record is not kept any more"
+        return JobStatus(job=known.job, state=State.SETTLED.value, detail=detail)
+    queued = State.DEFERRED if store.is_waiting(known.job) else State.WAITING
+    return JobStatus(job=known.job, state=queued.value)
 
 
 def status_of(state: StateFolder, claims: ClaimStore, job: Job, record: Record) -> JobStatus:

@@ -9,15 +9,15 @@ from typing import Any
 from routines.domain.record import Record
 from routines.errors import RoutinesError, UnknownAgent, UnknownJob
 from routines.operations.context import Context
-from routines.operations.jobs import Jobs, JobStatus, head_of, status_of
+from routines.operations.jobs import Jobs, JobStatus, head_of, standing_of
 from routines.operations.life import schedulers
 from routines.operations.queued import MOST_COUNTED
 from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.job_cancels import CancelAnswer
 from routines.store.jobs import Added, JobStore
-from routines.store.state import State
 
+_RERUN = re.compile(r"#[0-9]+$", re.ASCII)
 # What a purge is recorded under; of a job of that name the id goes first.
 _PURGE = re.compile(r"(?:job:)?(purge-[0-9a-f]{16})", re.ASCII)
 
@@ -140,19 +140,32 @@ def list_jobs(context: Context, *, queue: str | None, count: int) -> QueueList:
     return QueueList(queue, tuple(found), waiting, store.next_later(), alive)
 
 
+@dataclass(frozen=True, slots=True)
+class FoundJob:
+    """A job that a reference names.
+
+    Attributes:
+        status: The job, and where it stands.
+        record: Its claim; None while it is queued, or if that is not kept any more.
+    """
+
+    status: JobStatus
+    record: Record | None
+
+
 def show_job(context: Context, job_id: str) -> JobStatus:
     """Return one job whole; writes nothing.
 
     Raises:
         UnknownJob: There is none of that id.
     """
-    status = find_job(context, job_id)
-    if status is None:
+    found = find_job(context, job_id)
+    if found is None:
         raise UnknownJob(job_id)
-    return status
+    return found.status
 
 
-def find_job(context: Context, ref: str) -> JobStatus | None:
+def find_job(context: Context, ref: str) -> FoundJob | None:
     """Return the job that an id, or `job:<id>`, names; None if there is none."""
     state = context.state_or_none
     if state is None or not files.names(state.at("jobs")):
@@ -161,28 +174,22 @@ def find_job(context: Context, ref: str) -> JobStatus | None:
     known = store.find(ref.removeprefix("job:")) or store.find(ref)
     if known is None:
         return None
-    if known.record is not None:
-        return status_of(state, ClaimStore(state), known.job, known.record)
-    if not known.is_queued:
-        return JobStatus(job=known.job, state="settled", detail="its record is not kept any more")
-    return JobStatus(job=known.job, state="deferred" if store.is_waiting(known.job) else "waiting")
+    return FoundJob(standing_of(state, store, ClaimStore(state), known), known.record)
 
 
-def job_record(context: Context, ref: str) -> Record | None:
-    """Return the claim of the job that an id, or `job:<id>`, names; None if it has none."""
-    status = find_job(context, ref)
-    state = context.state_or_none
-    if state is None:
+def job_named(context: Context, text: str) -> FoundJob | None:
+    """Return the job that *text* names where routines are named too: their names go first."""
+    if text in context.workspace.names:
         return None
-    if status is not None:
-        return ClaimStore(state).read(status.job.occurrence)
-    return _purge_record(state, ref)
+    # The key of a second turn names the same job.
+    first = _RERUN.sub("", text) if text.startswith("job:") else text
+    return find_job(context, first)
 
 
-def _purge_record(state: State, ref: str) -> Record | None:
-    """Return the record of the purge that *ref* names: it has one, and was no job."""
-    named = _PURGE.fullmatch(ref)
-    if named is None:
+def purge_record(context: Context, ref: str) -> Record | None:
+    """Return the record of the purge that *ref* names; None if it names none."""
+    state, named = context.state_or_none, _PURGE.fullmatch(ref)
+    if state is None or named is None or ref in context.workspace.names:
         return None
     claims = ClaimStore(state)
     for path in claims.walk(["job"]):
@@ -205,11 +212,18 @@ def cancel_job(
     Raises:
         UnknownJob: There is none of that id.
     """
+    job = show_job(context, job_id)
+    return cancel_shown(context, job, intent=intent, only_if_queued=only_if_queued, reason=reason)
+
+
+def cancel_shown(
+    context: Context, job: JobStatus, *, intent: str | None, only_if_queued: bool, reason: str
+) -> CancelAnswer:
+    """Cancel a job that was looked up just now."""
     import secrets
 
-    status = show_job(context, job_id)
     return _jobs(context).cancel(
-        status.id,
+        job.id,
         intent or f"cancel-{secrets.token_hex(6)}",
         only_if_queued=only_if_queued,
         reason=reason,

@@ -75,19 +75,18 @@ def cancel(context: Context, ref: str, *, reason: str) -> list[CancelResult]:
 
 def _cancel_job(context: Context, ref: str, reason: str) -> CancelResult | None:
     """Cancel the job that *ref* names; None if it names none, or one that has ended."""
-    from routines.operations.job_explaining import is_job_ref
-    from routines.operations.queue import cancel_job, find_job
+    from routines.operations.queue import cancel_shown, job_named
 
-    status = find_job(context, ref) if is_job_ref(context, ref) else None
-    if status is None or status.outcome is not None:
+    job = job_named(context, ref)
+    if job is None or job.status.outcome is not None:
         return None
-    answer = cancel_job(context, status.id, intent=None, only_if_queued=False, reason=reason)
+    answer = cancel_shown(context, job.status, intent=None, only_if_queued=False, reason=reason)
     if answer.word != "recorded":
         return None
     how = "cancelled before it started"
     if answer.outcome is None:
         how = "asked to end; its end is recorded when it has ended"
-    return CancelResult(f"job:{status.id}", how)
+    return CancelResult(f"job:{job.status.id}", how)
 
 
 def open_targets(context: Context, claims: ClaimStore, ref: str) -> list[Record]:

@@ -174,6 +174,7 @@ def test_history_show_logs_and_explain_know_a_job_by_its_id(queue: World) -> Non
     assert "job a" in queue.ask("history", "job").out
     for ref in ("a", "job:a", "job:a#2"):
         assert answer(queue, "show", ref)["reply"] == "all is well"
+        assert answer(queue, "explain", ref)["record"]["id"] == "job:a"
     assert "all is well" in queue.ask("logs", "a").out
     screen = queue.ask("explain", "a").out
     assert "completed" in screen
