@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 from routines.domain.record import Record
@@ -11,7 +10,7 @@ from routines.errors import RoutinesError, UnknownAgent, UnknownJob
 from routines.operations.context import Context
 from routines.operations.jobs import Jobs, JobStatus, head_of, standing_of
 from routines.operations.life import schedulers
-from routines.operations.queued import MOST_COUNTED
+from routines.operations.queued import count_queued
 from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.job_cancels import CancelAnswer
@@ -30,7 +29,7 @@ class QueueList:
         queue: Which queue, or None for all.
         jobs: What runs first, then what is queued, in its order.
         waiting: How many are queued and due; `MOST_COUNTED + 1` means more than that.
-        next_later: When the next one that waits for its time is due, or None.
+        next_later: When the next one of them that waits for its time is due, or None.
         alive: Whether a scheduler is alive that drains it.
     """
 
@@ -136,8 +135,8 @@ def list_jobs(context: Context, *, queue: str | None, count: int) -> QueueList:
         return QueueList(queue, (), 0, None, alive)
     store = JobStore(state, clock=context.clock)
     found = head_of(state, store, queue=queue, limit=count)
-    waiting = sum(1 for _ in islice(store.queued(queue), MOST_COUNTED + 1))
-    return QueueList(queue, tuple(found), waiting, store.next_later(), alive)
+    waiting = count_queued(context, queue)
+    return QueueList(queue, tuple(found), waiting, store.next_later(queue), alive)
 
 
 @dataclass(frozen=True, slots=True)

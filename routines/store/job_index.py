@@ -9,9 +9,14 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator
 
-from routines.domain.job import DEPTH, Place, is_index_folder, parse_place
+from routines.domain.job import DEPTH, Place, is_index_folder, key_of, parse_place
 from routines.store import files
 from routines.store.state import State
+
+
+def queued(state: State, queue: str | None = None) -> "JobIndex":
+    """Return the order of what is queued and due: of one queue, or of all."""
+    return JobIndex(state, "queued") if queue is None else JobIndex(state, "queues", key_of(queue))
 
 
 class JobIndex:

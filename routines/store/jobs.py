@@ -43,7 +43,7 @@ from routines.store import files
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, Draft
 from routines.store.job_batches import BatchStore
-from routines.store.job_index import JobIndex
+from routines.store.job_index import JobIndex, queued
 from routines.store.job_later import LaterStore, Waiting
 from routines.store.state import State
 
@@ -95,7 +95,7 @@ class JobStore:
         self._state = state
         self._clock = clock
         self._claims = ClaimStore(state)
-        self._queued = JobIndex(state, "queued")
+        self._queued = queued(state)
         self._later = LaterStore(state)
         self._batches = BatchStore(state, self._spread)
 
@@ -105,7 +105,7 @@ class JobStore:
         return self._state.at("jobs", "ids", key[:2], f"{key}.json")
 
     def _queue(self, queue: str) -> JobIndex:
-        return JobIndex(self._state, "queues", key_of(queue))
+        return queued(self._state, queue)
 
     def _waits(self, queue: str) -> JobIndex:
         return JobIndex(self._state, "waits", key_of(queue))
@@ -330,9 +330,14 @@ class JobStore:
         """Return whether anything is queued, due or not."""
         return not (self._queued.is_empty() and self._later.is_empty() and self._batches.is_empty())
 
-    def next_later(self) -> datetime | None:
-        """Return when the next job that waits for its time is due, or None."""
-        return self._later.next_at()
+    def next_later(self, queue: str | None = None) -> datetime | None:
+        """Return when the next job that waits for its time is due, in one queue or in all."""
+        if queue is None:
+            return self._later.next_at()
+        own = self._waits(queue)
+        if own.is_empty():
+            return None
+        return next((one.at for one in self._later.waiting() if own.has(one.place)), None)
 
     # Bringing up to date ------------------------------------------------------------------------
 

@@ -1,6 +1,9 @@
 """`routines jobs` and what the other commands say of jobs."""
 
 import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -85,6 +88,37 @@ def test_the_list_shows_what_is_next_in_its_order_and_no_more_than_is_asked(queu
     assert "5 waiting. The next waits until today 17:18." in screen or "5 waiting." in screen
     assert "No scheduler is alive" in screen
     assert "5 jobs queued: routines jobs" in queue.ask("list").out
+
+
+def test_the_list_of_a_queue_says_when_its_own_next_job_is_due(queue: World) -> None:
+    jobs = jobs_of(queue)
+    jobs.add("soon", queue="other", after="10m")
+    jobs.add("later", queue="ci", after="1h")
+    jobs.add("now", queue="other")
+
+    assert "The next waits until Sun 29 Nov 16:28." in queue.ask("jobs", "list").out
+    screen = queue.ask("jobs", "list", "--queue", "ci").out
+    assert "No jobs run or are due in ci. The next waits until Sun 29 Nov 17:18." in screen
+    assert "The next waits" not in queue.ask("jobs", "list", "--queue", "nothing").out
+
+
+def test_the_list_of_routines_counts_jobs_without_the_store_of_them(queue: World) -> None:
+    jobs_of(queue).add("x")
+    code = (
+        "import sys; from routines.cli.main import main; main(['list']);"
+        "print('\\n'.join(sys.modules), file=sys.stderr)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=queue.root,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "1 job queued: routines jobs" in ended.stdout
+    assert "routines.store.jobs" not in ended.stderr.split()
 
 
 def test_what_runs_stands_first_and_shows_that_its_cancel_was_asked(queue: World) -> None:
@@ -252,8 +286,6 @@ def test_a_purge_is_one_counted_row(queue: World) -> None:
 
 
 def test_reading_commands_write_nothing(queue: World) -> None:
-    import os
-
     jobs_of(queue).add("x", id="a")
 
     def snapshot() -> list[Any]:
