@@ -41,8 +41,6 @@ def run(desk: ToolDesk) -> int:
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    if sys.stdin is None or sys.stdout is None:
-        return 0
     # A word too much on stdout would break the protocol: what is printed goes to stderr from here.
     wire = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(2, sys.stdout.fileno())

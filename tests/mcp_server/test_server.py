@@ -63,6 +63,24 @@ def test_it_ends_when_there_never_was_a_stdin(ws):
     assert (ended.returncode, ended.stdout) == (0, b"")
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-"])
+def test_it_says_what_is_wrong_where_stdin_or_stdout_is_closed(ws, closed):
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -m routines mcp {closed}', sys.executable],
+        cwd=ws.root,
+        env={**ws.environ, "PYTHONPATH": os.getcwd()},
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "Error: routines mcp speaks on stdin and stdout, and one of them is closed\n"
+        "Hint: an agent program starts it\n"
+    )
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_at_once_and_without_a_word(server, number):
     one = server()
