@@ -4,11 +4,15 @@ import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from routines.config.workspace_file import WorkspaceSettings
-from routines.domain.agent import AgentKind
+from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.routine import Routine
 from routines.operations.context import Context
+
+if TYPE_CHECKING:
+    from routines.store.programs import ProgramStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,6 @@ def with_versions(context: Context, found: Sequence[AgentFound], *, keep: bool) 
         found: What `agents_found` found.
         keep: Whether the answers are kept in the state folder.
     """
-    from routines.agents.environment import without_surroundings
-    from routines.agents.versions import version_of
     from routines.store.programs import ProgramStore
 
     state = context.state_or_none
@@ -74,12 +76,40 @@ def with_versions(context: Context, found: Sequence[AgentFound], *, keep: bool) 
             continue
         words = (one.program, *spec.version[1:])
         if (one.program, words) not in known:
-            env = without_surroundings(context.environ) | dict(spec.env)
-            known[one.program, words] = version_of(
-                words, env=env, cwd=context.root.path, clock=context.clock, store=store, keep=keep
+            known[one.program, words] = ask_version(
+                context, spec, one.program, cwd=context.root.path, store=store, keep=keep
             )
         asked.append(replace(one, version=known[one.program, words]))
     return asked
+
+
+def ask_version(
+    context: Context,
+    spec: AgentSpec,
+    program: str,
+    *,
+    cwd: str,
+    store: "ProgramStore | None" = None,
+    keep: bool = False,
+) -> str | None:
+    """Return the version that a program says, None if it can't be told; it may be started.
+
+    Args:
+        context: Whose environment, and the clock.
+        spec: How it is asked.
+        program: Its absolute path.
+        cwd: Where it runs.
+        store: What was answered before; None for nothing.
+        keep: Whether the answer is kept there.
+    """
+    from routines.agents.environment import without_surroundings
+    from routines.agents.versions import version_of
+
+    if not spec.version:
+        return None
+    env = without_surroundings(context.environ) | dict(spec.env)
+    words = (program, *spec.version[1:])
+    return version_of(words, env=env, cwd=cwd, clock=context.clock, store=store, keep=keep)
 
 
 def _merged(found: list[AgentFound]) -> list[AgentFound]:

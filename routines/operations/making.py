@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from routines.config.write import ROUTINE_SCHEMA, routine_text, workspace_text
 from routines.domain.agent import PRESETS
 from routines.domain.names import check_routine_name, format_instant, same_name
 from routines.errors import InvalidFiles, InvalidName, UsageError
-from routines.operations.agents_found import find_program
+from routines.operations.agents_found import ask_version, find_program
 from routines.operations.context import Context
 from routines.operations.listing import search_path
 from routines.operations.zone_note import machine_zone
@@ -32,7 +32,7 @@ class AgentChoice:
     Attributes:
         name: As routines will name it: a preset, or echo.
         program: The path of its program; None for echo, which needs none.
-        version: The program's version, if it says one.
+        version: The program's version, if it was asked and said one.
     """
 
     name: str
@@ -41,27 +41,34 @@ class AgentChoice:
 
 
 def agent_choices(context: Context) -> list[AgentChoice]:
-    """Return the presets whose programs are on PATH; echo, which is always there, last."""
-    from routines.agents.environment import without_surroundings
-    from routines.agents.versions import version_of
+    """Return the presets whose programs are on PATH; echo, which is always there, last.
+
+    None is started: `choices_with_versions` asks them.
+    """
     from routines.config.presets import preset_spec
 
-    env = without_surroundings(context.environ)
     path = search_path(context)
     choices = []
     for name in PRESETS:
-        spec = preset_spec(name)
-        program = find_program(spec.command[0], path=path, cwd=context.cwd)
+        program = find_program(preset_spec(name).command[0], path=path, cwd=context.cwd)
         if program is not None:
-            version = version_of(
-                spec.version,
-                env=env | {"PATH": path} | dict(spec.env),
-                cwd=context.cwd,
-                clock=context.clock,
-                store=None,
-            )
-            choices.append(AgentChoice(name, program, version))
+            choices.append(AgentChoice(name, program))
     return [*choices, AgentChoice(ECHO_NAME, None)]
+
+
+def choices_with_versions(context: Context, choices: Sequence[AgentChoice]) -> list[AgentChoice]:
+    """Return *choices* with the versions of their programs: each is started to say it."""
+    from routines.config.presets import preset_spec
+
+    return [
+        one
+        if one.program is None
+        else replace(
+            one,
+            version=ask_version(context, preset_spec(one.name), one.program, cwd=context.cwd),
+        )
+        for one in choices
+    ]
 
 
 def usual_zone(context: Context) -> str:

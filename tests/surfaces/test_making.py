@@ -57,6 +57,17 @@ def test_init_offers_the_programs_that_are_there_with_their_versions(empty, monk
     assert "agent: pi\n" in (empty.root / "routines.yaml").read_text()
 
 
+@pytest.mark.parametrize("words", [["--yes"], ["--json"], ["--agent", "claude-code"]], ids=str)
+def test_init_that_shows_no_versions_starts_no_program(empty, monkeypatch, words):
+    empty.program("claude", f": > {empty.home}/asked; echo 2.1.332")
+    monkeypatch.setattr("sys.stdin", Terminal("Europe/Riga\n"))
+
+    assert empty.ask("init", *words).code == 0
+
+    assert not (empty.home / "asked").exists()
+    assert "agent: claude-code\n" in (empty.root / "routines.yaml").read_text()
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True

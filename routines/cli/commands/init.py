@@ -29,7 +29,7 @@ def command(call: Call, *, yes: bool, agent: str | None, tz: str | None) -> None
     choices = making.agent_choices(call.context)
     ask = not yes and not call.json and sys.stdin.isatty()
     if agent is None:
-        agent = _ask_agent(choices) if ask else choices[0].name
+        agent = _ask_agent(call, choices) if ask else choices[0].name
     if tz is None:
         usual = making.usual_zone(call.context)
         tz = click.prompt("Time zone", default=usual, err=True) if ask else usual
@@ -40,10 +40,11 @@ def command(call: Call, *, yes: bool, agent: str | None, tz: str | None) -> None
         call.print(made_screen(made, call.times(made.routine), first=True))
 
 
-def _ask_agent(choices: "Sequence[AgentChoice]") -> str:
+def _ask_agent(call: Call, choices: "Sequence[AgentChoice]") -> str:
     from routines.cli.escape import escape
+    from routines.operations import making
 
-    for choice in choices:
+    for choice in making.choices_with_versions(call.context, choices):
         where = escape(choice.program or "") or "answers with the prompt: for a rehearsal"
         version = f" {choice.version}" if choice.version else ""
         click.echo(f"  {choice.name:<12} {where}{version}", err=True)
