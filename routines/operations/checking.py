@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from routines.domain.schedule import remarks as schedule_remarks
+from routines.domain.schedule_remarks import remarks as schedule_remarks
 from routines.errors import Problem, UsageError
 from routines.operations.agents_found import AgentFound, agents_found, with_versions
 from routines.operations.context import Context

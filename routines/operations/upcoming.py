@@ -10,7 +10,7 @@ from typing import Any
 
 from routines.domain.names import format_instant
 from routines.domain.routine import Routine
-from routines.domain.schedule import note_for
+from routines.domain.schedule_remarks import note_for
 from routines.domain.zones import local_text
 from routines.domain.zones import zone as zone_named
 from routines.errors import UnknownRoutine, UsageError

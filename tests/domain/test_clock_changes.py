@@ -5,7 +5,8 @@ from itertools import islice
 
 import pytest
 
-from routines.domain.schedule import at, cron, note_for, remarks, rrule, slots_between
+from routines.domain.schedule import at, cron, rrule, slots_between
+from routines.domain.schedule_remarks import note_for, remarks
 from routines.domain.zones import local_text, zone
 
 MINUTE = timedelta(minutes=1)

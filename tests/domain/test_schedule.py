@@ -15,11 +15,11 @@ from routines.domain.schedule import (
     from_spec,
     has_ended,
     never_closer_than,
-    remarks,
     rrule,
     shortest_gap,
     slots_between,
 )
+from routines.domain.schedule_remarks import remarks
 from routines.errors import InvalidSchedule, InvalidZone
 
 BERLIN = "Europe/Berlin"
