@@ -8,6 +8,7 @@ again.
 """
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,7 +29,7 @@ log = logging.getLogger("routines")
 # A hook that asks a service over the network answers within a second or two, or it is down.
 DEADLINE = timedelta(seconds=10)
 # Threads of hooks that hang can't be ended. So many are left behind; after that it is an outage at
-# once, until one of them comes back.
+# once, until one of them comes back. More are never asked at once, or more could come to hang.
 _MOST_HANGING = 8
 # After outages the pauses grow: a service that is down must not be asked each second by everybody.
 _FIRST_PAUSE_S = 1.0
@@ -92,7 +93,13 @@ class Authorizer:
         self._hook = hook
         self._clock = clock
         self._on_answer = on_answer
-        self._hanging = 0
+        self._is_async = inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(
+            getattr(hook, "__call__", None)  # noqa: B004 - whether it is async, not whether it is one
+        )
+        # The calls in threads that have not come back, and when each began, in seconds awake. Each
+        # thread takes its own away: a number that all of them count down would lose some.
+        self._calls: dict[object, float] = {}
+        self._came_back = asyncio.Event()
         self._firings: dict[_Key, _Asked] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -101,6 +108,7 @@ class Authorizer:
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Ask on *loop* from now on; what was asked before is forgotten."""
         self._loop = loop
+        self._came_back = asyncio.Event()
         self._firings = {}
         self._tasks = set()
 
@@ -131,8 +139,8 @@ class Authorizer:
         hook = self._hook
         if hook is None:
             return Decision(allowed=True)
-        if self._hanging >= _MOST_HANGING:
-            raise AuthorizationUnavailable(action, f"{self._hanging} earlier calls hang")
+        if not self._is_async:
+            await self._place(action)
         answer = self._begin(hook, action, caller, schedule)
         try:
             left = await wait_for([answer], DEADLINE, self._clock)
@@ -162,26 +170,42 @@ class Authorizer:
             raise AuthorizationUnavailable(action, why)
         return Decision(said)
 
+    async def _place(self, action: str) -> None:
+        """Wait while as many calls are under way as may be; they come back, or turn out to hang.
+
+        Raises:
+            AuthorizationUnavailable: All of them hang.
+        """
+        while len(began := tuple(self._calls.values())) >= _MOST_HANGING:
+            left = max(began) + DEADLINE.total_seconds() - self._clock.awake()
+            if left <= 0:
+                raise AuthorizationUnavailable(action, f"{len(began)} earlier calls hang")
+            self._came_back.clear()
+            await self._clock.wait(left, self._came_back)
+
     def _begin(
         self, hook: Authorize, action: str, caller: str, schedule: Mapping[str, Any] | None
     ) -> asyncio.Future[Any]:
         # A copy: what a hook does to it must not reach what is decided.
         told = None if schedule is None else dict(schedule)
-        if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(
-            getattr(hook, "__call__", None)  # noqa: B004 - whether it is async, not whether it is one
-        ):
+        if self._is_async:
 
             async def call() -> Any:
                 return await hook(action, caller, told)  # type: ignore[misc]
 
             return asyncio.ensure_future(call())
-        self._hanging += 1
+        mine = object()
+        self._calls[mine] = self._clock.awake()
+        loop, came_back = asyncio.get_running_loop(), self._came_back
 
         def in_its_thread() -> Any:
             try:
                 return hook(action, caller, told)
             finally:
-                self._hanging -= 1
+                del self._calls[mine]
+                # A loop that has been closed meanwhile has nobody left who waits for it.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(came_back.set)
 
         answer = start_thread(in_its_thread, counted=False)
         _count_for_a_while(answer)

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from routines import Decision
+from routines.engine.authorizing import _MOST_HANGING
 from routines.engine.wake_snapshots import snapshot
 from routines.errors import (
     AuthorizationUnavailable,
@@ -15,7 +16,7 @@ from routines.errors import (
     WakeupConflict,
     WakeupRefused,
 )
-from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, routine
+from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, eventually, routine
 
 SESSION = "chat-7"
 QUIET = routine(schedule=cron("0 0 1 1 *"))
@@ -278,6 +279,71 @@ async def test_hook_that_hangs_in_a_thread_is_an_outage_too(stage):
         await stage.clock.advance_to(at("08:11"), step=SECOND)
 
     assert stage.slots == ["08:10"]
+
+
+class Slow:
+    """A hook in threads that answers when it is let, and knows how many it was asked at once."""
+
+    def __init__(self):
+        self.free = threading.Event()
+        self.free.set()
+        self.lock = threading.Lock()
+        self.now = self.most = 0
+
+    def __call__(self, action, caller, schedule):
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        self.free.wait(60)
+        with self.lock:
+            self.now -= 1
+        return True
+
+
+async def many(wakeups, made, count):
+    asked = [asyncio.ensure_future(wakeups.get(made.id)) for _ in range(count)]
+    await asyncio.sleep(0)
+    return asked
+
+
+async def test_calls_that_are_under_way_are_waited_for_and_hang_only_past_their_time(stage):
+    hook = Slow()
+    async with stage.running(QUIET, authorize=hook) as engine:
+        made = (await make(engine)).wakeup
+        hook.free.clear()
+        asked = await many(engine.wakeups(), made, 20)
+        await eventually(lambda: hook.now == _MOST_HANGING)
+        await stage.clock.advance(9 * SECOND, step=SECOND)
+        assert [one for one in asked if one.done()] == []
+        hook.free.set()
+        found = await asyncio.gather(*asked)
+
+    assert {one.id for one in found} == {made.id}
+    assert hook.most == _MOST_HANGING
+
+
+async def test_no_more_threads_are_left_behind_than_the_bound_and_those_come_back(stage):
+    hook = Slow()
+    async with stage.running(QUIET, authorize=hook) as engine:
+        made = (await make(engine)).wakeup
+        hook.free.clear()
+        # Those who asked first have gone away, and their threads hang all the same.
+        gone = await many(engine.wakeups(), made, _MOST_HANGING // 2)
+        for one in gone:
+            one.cancel()
+        asked = await many(engine.wakeups(), made, 20)
+        await eventually(lambda: hook.now == _MOST_HANGING)
+        await stage.clock.advance(11 * SECOND, step=SECOND)
+        faults = await asyncio.gather(*asked, return_exceptions=True)
+        with pytest.raises(AuthorizationUnavailable, match=f"{_MOST_HANGING} earlier calls hang"):
+            await engine.wakeups().get(made.id)
+        assert hook.most == _MOST_HANGING
+        hook.free.set()
+        names = {"routines-in_its_thread"}
+        await eventually(lambda: names.isdisjoint(t.name for t in threading.enumerate()))
+        assert (await engine.wakeups().get(made.id)).id == made.id
+
+    assert {type(fault) for fault in faults} == {AuthorizationUnavailable}
 
 
 @pytest.mark.parametrize("fault", [cancels, cancels_itself])
