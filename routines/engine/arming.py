@@ -202,12 +202,14 @@ class Arming:
         if cursor.standing is not Standing.ARMED:
             self.give_up_until(cursor, now, _WHY[cursor.standing], schedule=known)
             return
-        for switch in (self._switches.read(None), self._switches.read(cursor.routine)):
-            if switch is not None and switch.since <= now:
-                # What was owed before the pause is not passed over for it.
-                self._give_up_unpaused(cursor, switch.since, now, known)
-                until = now if switch.until is None else min(switch.until, now)
-                self.give_up_until(cursor, until, Reason.PAUSED, at=now, schedule=known)
+        switches = (self._switches.read(None), self._switches.read(cursor.routine))
+        held = [one for one in switches if one is not None and one.since <= now]
+        # The earlier pause first: what is written of the later one covers all that lies before it.
+        for switch in sorted(held, key=lambda one: one.since):
+            # What was owed before the pause is not passed over for it.
+            self._give_up_unpaused(cursor, switch.since, now, known)
+            until = now if switch.until is None else min(switch.until, now)
+            self.give_up_until(cursor, until, Reason.PAUSED, at=now, schedule=known)
         self._give_up_unpaused(cursor, now, now, known)
 
     def _give_up_unpaused(

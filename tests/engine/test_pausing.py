@@ -189,6 +189,23 @@ async def test_what_a_pause_passed_over_is_paused_also_where_it_is_edited_meanwh
     assert [row[0] for row in missed(stage)] == [after[0], "paused"]
 
 
+@pytest.mark.parametrize(("first", "second"), [("digest", None), (None, "digest")])
+async def test_the_earlier_of_two_pauses_says_why_where_it_is_edited_under_both(
+    stage, first, second
+):
+    async with stage.running(routine(schedule=every(10))) as engine:
+        await stage.clock.advance_to(at("08:05"))
+        await engine.pause(first)
+        await stage.clock.advance_to(at("08:45"))
+        await engine.pause(second)
+        await stage.clock.advance_to(at("09:05"))
+        engine.replace([routine(schedule=every(30))])
+        await stage.clock.advance_to(at("09:06"))
+
+    assert {row[0] for row in missed(stage)} == {"paused"}
+    assert (missed(stage)[-1][1], missed(stage)[0][2]) == ("08:10", "09:00")
+
+
 async def test_slot_of_before_the_pause_is_not_passed_over_for_it_when_it_is_edited(stage):
     async with stage.running(routine(schedule=every(10))):
         pass
