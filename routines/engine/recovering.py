@@ -217,11 +217,17 @@ class Recoverer:
             thread.join()
 
     def _end(self, claim: Claim, recovery: Recovery) -> Record:
-        if claim.occurrence.kind is not Kind.JOB:
-            return self._end_now(claim, recovery)
         if recovery in _WITH_LEFTOVERS:
             # Before the lock of its settlement: a stubborn program may take as long as it likes.
-            self._end_leftovers(claim.record)
+            remain = self._end_leftovers(claim.record)
+            if remain:
+                # The session stays busy: something of that turn still works in it.
+                raise StoreError(
+                    f"{claim.record.ref}: processes {remain} of its turn can't be ended",
+                    hint="end them by hand; the claim is settled then",
+                )
+        if claim.occurrence.kind is not Kind.JOB:
+            return self._end_now(claim, recovery)
         with settling(self._state, claim.occurrence):
             cancel = called_off(self._state, claim.record)
             if cancel is not None and recovery is Recovery.END_AND_INTERRUPT:
@@ -242,14 +248,6 @@ class Recoverer:
         outcome, reason, detail = self._verdict(record, recovery)
         if recovery is Recovery.SET_ASIDE:
             files.copy_aside(claim.path)
-        if recovery in _WITH_LEFTOVERS:
-            remain = self._end_leftovers(record)
-            if remain:
-                # The session stays busy: something of that turn still works in it.
-                raise StoreError(
-                    f"{record.ref}: processes {remain} of its turn can't be ended",
-                    hint="end them by hand; the claim is settled then",
-                )
         if recovery is Recovery.PARK:
             return self._leave_open(claim, Event.PARKED, detail=detail)
         rerun = record.reruns + 1

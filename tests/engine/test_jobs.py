@@ -253,6 +253,27 @@ async def test_a_cancel_that_was_recorded_before_the_crash_makes_it_cancelled(st
     assert jobs.cancel("a", "i1").word == "replayed"
 
 
+async def test_what_a_dead_owner_left_is_ended_once_and_before_the_lock_of_the_end_is_taken(
+    stage, monkeypatch
+):
+    """A stubborn program may take as long as it likes; whoever cancels the job waits 5 s."""
+    jobs = queue(stage)
+    jobs.add("x", id="a", recoveries=1)
+    await crash_in_mid_turn(stage)
+    said = []
+
+    def stubborn(*_, **__):
+        said.append(jobs.cancel("a", f"i{len(said)}").word)
+        return []
+
+    monkeypatch.setattr("routines.engine.recovering.end_tree", stubborn)
+    async with stage.running():
+        await step(stage)
+
+    assert said == ["recorded"]
+    assert outcomes(stage) == {"a": "cancelled: person"}
+
+
 async def test_a_stop_of_the_engine_gives_a_job_back_while_it_has_recoveries(stage):
     jobs = queue(stage)
     jobs.add("x", id="a", recoveries=1)
