@@ -17,6 +17,7 @@ from routines.domain.durations import format_span
 from routines.domain.outcome import one_line
 from routines.engine.clock import EngineClock
 from routines.engine.off_loop import in_thread, start_thread
+from routines.errors import StoreError
 
 log = logging.getLogger("routines")
 
@@ -111,7 +112,15 @@ class Asker:
 
     async def call_off(self, run_id: str) -> None:
         """Cancel a run, unless the turn's record knows it: else nobody would ever look at it."""
-        if await in_thread(self._is_known, run_id):
+        try:
+            if await in_thread(self._is_known, run_id):
+                return
+        except (StoreError, OSError) as error:
+            # It may be the turn's own: to end that would be worse than to leave one behind.
+            log.error(  # noqa: TRY400 - the cause is in the message
+                "run-not-called-off",
+                extra={"ref": self._ref, "run": run_id, "error": str(error)},
+            )
             return
         log.warning("run-called-off", extra={"ref": self._ref, "run": run_id})
         answer, _ = _begin(self._agent.cancel, run_id)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from routines.agents.base import Turn
+from routines.domain.names import parse_instant
 from routines.domain.record import Event, Record
 from routines.engine.turns import TurnSteps
 from routines.engine.work import Work
@@ -43,9 +44,21 @@ def _accepted(state: State, record: Record) -> Cancel | None:
     line = record.newest(Event.CANCELLING)
     if cancel is not None or line is None:
         return cancel
-    at = record.claimed_at or record.due_at
-    newer = line.get("newer")
-    return Cancel(record.ref, "", str(line.get("by")), bool(line.get("person")), at, newer=newer)
+    # What was asked has been removed, and its line alone tells of it.
+    try:
+        at = parse_instant(line["at"])
+    except (KeyError, TypeError, ValueError):
+        at = record.claimed_at or record.due_at
+    return Cancel(
+        record.ref,
+        "",
+        str(line.get("by")),
+        bool(line.get("person")),
+        at,
+        newer=line.get("newer"),
+        intent=line.get("intent"),
+        lane=bool(line.get("lane")),
+    )
 
 
 def note_run(steps: TurnSteps, run_id: str) -> bool:

@@ -18,8 +18,9 @@ from routines.domain.record import Event
 from routines.domain.retry import Retry
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy
 from routines.engine.off_loop import quiet
-from routines.errors import SessionBusyError
+from routines.errors import SessionBusyError, StoreError
 from routines.store import files
+from routines.store.control import CancelStore
 from tests.engine.service import DurableRuns, Run, Service
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, every, once, routine
 from tests.engine.test_jobs import queue
@@ -706,6 +707,26 @@ async def test_cancel_that_was_taken_up_outlives_a_crash(stage, service):
     assert "enough" in stage.record(REF).end["detail"]
 
 
+async def test_lane_that_was_failed_is_the_end_of_a_job_also_where_the_record_alone_tells_of_it(
+    stage, service
+):
+    jobs = queue(stage)
+    jobs.add("rebuild the index", id="a", lane="pr-1")
+    service.cancels.append("hang")
+    engine = await begun(stage, until="08:01")
+    jobs.fail_lane("pr-1", "it was closed", wait=NO_GRACE)
+    await seconds(stage, 3)
+    assert lines(stage, "job:a") == ["started", "run", "cancelling"]
+    await stage.crash(engine)
+    CancelStore(stage.state).clear("job:a")
+    async with running(stage):
+        await seconds(stage, 2)
+
+    assert service.about("cancel") == ["r-1"] * 2
+    (record,) = stage.records()
+    assert (record.outcome, record.reason) == ("failed", "lane")
+
+
 async def test_cancel_of_a_run_that_nobody_watches_waits_for_who_does(stage, service):
     engine = await begun(stage, hourly())
     await engine.stop()
@@ -828,6 +849,26 @@ async def test_run_that_answers_late_and_was_adopted_goes_on(stage, service):
         await seconds(stage, 5)
 
     assert service.about("cancel") == []
+
+
+async def test_run_that_answers_late_where_its_record_cannot_be_read_is_left_and_told_of(
+    stage, service, monkeypatch, caplog
+):
+    service.starts.append("late")
+    async with running(stage, hourly()):
+        await stage.clock.advance_to(at("08:05"))
+        await seconds(stage, 260)
+
+        def refuse(*_):
+            raise StoreError("the disk is gone")
+
+        monkeypatch.setattr("routines.engine.durable.is_adopted", refuse)
+        service.late.set()
+        await seconds(stage, 5)
+
+    assert service.about("cancel") == []
+    (said,) = [one for one in caplog.records if one.message == "run-not-called-off"]
+    assert (said.run, said.error) == ("r-1", "the disk is gone")
 
 
 async def test_second_run_of_an_agent_that_breaks_its_word_is_cancelled(stage, service):
