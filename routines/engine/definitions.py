@@ -162,7 +162,13 @@ class FixedDefinitions:
     def work(self, routine: Routine, *, agent: str | None = None) -> Work:
         """Return what a turn of *routine* is to do."""
         choice = self.agent(agent or routine.agent)
-        return work_of(routine, root=self.root, agent=choice.spec, agent_name=choice.name)
+        return work_of(
+            routine,
+            root=self.root,
+            agent=choice.spec,
+            agent_name=choice.name,
+            limits=self.limits,
+        )
 
     def work_without_routine(self, *, agent: str | None = None) -> Work:
         """Return what a turn that belongs to no routine is to do."""

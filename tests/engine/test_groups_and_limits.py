@@ -8,10 +8,11 @@ import pytest
 from routines.agents.base import AgentUnavailable, Reply, Usage
 from routines.domain.limits import DayLimit
 from routines.domain.retry import Retry
+from routines.engine.definitions import FixedDefinitions
 from routines.errors import SessionBusyError
 from routines.store import files
 from routines.testing import RecordingAgent
-from tests.engine.stage import MINUTE, at, every, routine
+from tests.engine.stage import MINUTE, at, every, once, routine
 
 
 def outcomes(stage):
@@ -115,6 +116,20 @@ async def test_the_next_day_begins_anew(stage):
 
     days = [r.occurrence.instant.day for r in stage.records() if r.outcome == "completed"]
     assert days == [1, 2]
+
+
+async def test_limit_of_all_together_holds_for_the_routines_of_a_host_too(stage):
+    definitions = FixedDefinitions(
+        [routine(schedule=once("08:05")), routine("second", schedule=once("08:10"))],
+        root=stage.root,
+        concurrency=4,
+    )
+    definitions.limits = (DayLimit(turns=1),)
+    async with stage.running(routines=definitions):
+        await stage.clock.advance_to(at("08:15"))
+
+    assert stage.history("digest") == ["08:05 completed"]
+    assert stage.history("second") == ["08:10 skipped limit"]
 
 
 async def test_turns_by_hand_count_and_are_held_to_the_limit_too(stage):
