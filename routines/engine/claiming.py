@@ -430,13 +430,28 @@ class Claimer:
         return self._room(None, work.exclusive)
 
     def _room(self, places: int | None, group: str | None) -> Room | str:
-        if group is not None:
-            # A durable run keeps its group also while nobody watches it, and no lock says so.
-            for entry in self._claims.open_entries():
-                record = self._claims.read_path(entry.claim_path)
-                if record is not None and record.is_durable and record.group == group:
-                    return f"a turn of the group {group} runs"
-        return self._places.take(places=places, group=group)
+        room = self._places.take(places=places, group=group)
+        if group is None or not isinstance(room, Room):
+            return room
+        # The lock first: a durable run that another process begins meanwhile is seen by one of
+        # the two, for its `started` is on the disk before it lets go.
+        try:
+            is_kept = self._is_kept(group)
+        except BaseException:
+            room.let_go()
+            raise
+        if not is_kept:
+            return room
+        room.let_go()
+        return f"a turn of the group {group} runs"
+
+    def _is_kept(self, group: str) -> bool:
+        """Return whether a durable run has *group*: it keeps it also while nobody watches it."""
+        for entry in self._claims.open_entries():
+            record = self._claims.read_path(entry.claim_path)
+            if record is not None and record.is_durable and record.group == group:
+                return True
+        return False
 
     def _in_flight(
         self, routine: Routine, now: datetime, done: Pass
@@ -561,14 +576,17 @@ class Claimer:
 
     # Claims that are owed again -----------------------------------------------------------------
 
-    def take_up(
-        self, claim: Claim, work: Work, *, needs_place: bool, now: datetime
-    ) -> Ready | None:
+    def take_up(self, claim: Claim, work: Work, room: Room | str, *, now: datetime) -> Ready | None:
         """Take what an unstarted claim needs to start after all; None if it has to wait on.
 
-        The claim is let go of when it waits.
+        The claim is let go of when it waits, and then the room too.
+
+        Args:
+            claim: The claim, held.
+            work: What is to be done.
+            room: The room that was taken for it, or why there is none.
+            now: The present.
         """
-        room = self.room_for(work) if needs_place else self.group_for(work)
         if not isinstance(room, Room):
             claim.let_go()
             return None

@@ -128,9 +128,8 @@ class Deliverer(Claimer):
                 if claim is not None and claim.record.last in _UNSTARTED:
                     # Claimed by a process that died before it started: ours to start. What waits
                     # for its predecessor, another try or a person goes on waiting.
-                    ready = self.take_up(
-                        claim, self._definitions.work(routine), needs_place=False, now=now
-                    )
+                    work = self._definitions.work(routine)
+                    ready = self.take_up(claim, work, self.group_for(work), now=now)
                     if ready is not None:
                         return Delivery("claimed", ready=ready)
                 elif claim is not None:

@@ -69,8 +69,9 @@ class Drainer:
         self._work = work
         self._purges = PurgeStore(state, jobs, clock=clock)
         self._choosing = Choosing(jobs)
-        # Sessions that a look found in use, and how many turns of the day limits leave.
+        # Sessions and groups that a look found in use, and how many turns of the day limits leave.
         self._busy: set[str] = set()
+        self._busy_groups: set[str] = set()
         self._over: dict[DayLimit, str | None] = {}
 
     def drain(self, again: list[OpenEntry], now: datetime, done: Pass) -> None:
@@ -81,7 +82,7 @@ class Drainer:
             now: The present.
             done: Takes what can start, and what was settled instead.
         """
-        self._busy, self._over = set(), {}
+        self._busy, self._busy_groups, self._over = set(), set(), {}
         waiting = self._in_order(again)
         try:
             self._purges.finish()
@@ -189,6 +190,8 @@ class Drainer:
 
     def _room(self, work: Work) -> Room | None:
         """Return room for a turn; None if its group is in use. _HouseFull if there is no place."""
+        if work.exclusive in self._busy_groups:
+            return None
         room = self._claimer.room_for(work)
         if isinstance(room, Room):
             return room
@@ -198,6 +201,7 @@ class Drainer:
         if not isinstance(alone, Room):
             raise _HouseFull
         alone.let_go()
+        self._busy_groups.add(work.exclusive)
         return None
 
     def _is_over_limit(self, work: Work, now: datetime) -> bool:
@@ -276,8 +280,7 @@ class Drainer:
         if room is None:
             self._unstarted.look_soon()
             return False
-        room.let_go()
-        ready = self._claimer.take_up(claim, work, needs_place=True, now=now)
+        ready = self._claimer.take_up(claim, work, room, now=now)
         if ready is None:
             self._unstarted.look_soon()
             return True

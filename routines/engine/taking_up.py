@@ -178,9 +178,9 @@ class TakingUp:
             claim.let_go()
             CancelStore(self._state).clear(record.ref)
             return
-        ready = self._claimer.take_up(
-            claim, decided, needs_place=record.occurrence.kind is not Kind.MANUAL, now=now
-        )
+        by_hand = record.occurrence.kind is Kind.MANUAL
+        room = self._claimer.group_for(decided) if by_hand else self._claimer.room_for(decided)
+        ready = self._claimer.take_up(claim, decided, room, now=now)
         if ready is None:
             self.unstarted.look_soon()
         else:

@@ -21,6 +21,7 @@ from routines.engine.off_loop import quiet
 from routines.errors import SessionBusyError, StoreError
 from routines.store import files
 from routines.store.control import CancelStore
+from routines.store.places import PlaceStore
 from tests.engine.service import DurableRuns, Run, Service
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, every, once, routine
 from tests.engine.test_jobs import queue
@@ -618,6 +619,30 @@ async def test_group_of_a_run_that_nobody_watches_is_not_free(stage, service):
     async with running(stage, hourly(exclusive="shop"), other):
         await stage.clock.advance(MINUTE)
     assert stage.history() == ["08:05 completed"]
+
+
+async def test_group_of_a_run_that_another_process_begins_just_now_is_not_free(
+    stage, service, monkeypatch
+):
+    """It had the group's lock until a moment ago, and its `started` is on the disk since then."""
+    take = PlaceStore.take
+    begun_there = []
+
+    def take_late(self, *, places, group):
+        if group == "shop" and not begun_there:
+            begun_there.append(leave_claim(stage, of=ELSEWHERE))
+            (entry,) = stage.claims.open_entries()
+            claim = stage.claims.hold(entry)
+            more = {"durable": True, "exclusive": "shop", "owner": ELSEWHERE.to_json()}
+            claim.append(Event.STARTED, at=stage.clock.now(), **more)
+            claim.let_go()
+        return take(self, places=places, group=group)
+
+    monkeypatch.setattr(PlaceStore, "take", take_late)
+    async with stage.running(routine("other", schedule=once("08:10"), exclusive="shop")):
+        await stage.clock.advance_to(at("08:12"))
+    assert begun_there
+    assert stage.agent.turns == []
 
 
 async def test_place_of_a_run_that_is_taken_up_is_not_given_to_another(stage, service):

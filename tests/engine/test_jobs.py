@@ -17,7 +17,8 @@ from routines.operations.embedded import Engine
 from routines.operations.jobs import Jobs
 from routines.store.claims import ClaimStore
 from routines.store.control import Switch, SwitchStore
-from tests.engine.stage import MINUTE, SECOND, Mortal, routine
+from routines.store.places import PlaceStore
+from tests.engine.stage import MINUTE, SECOND, Mortal, every, routine
 
 
 def queue(stage):
@@ -175,6 +176,50 @@ async def test_a_full_day_leaves_jobs_queued_until_the_next(stage):
         await step(stage)
 
     assert stage.told == ["x", "y"]
+
+
+async def test_a_group_that_is_in_use_is_asked_for_once_in_a_look(stage, monkeypatch):
+    jobs = queue(stage)
+    for number in range(20):
+        jobs.add("x", id=f"a{number}", session=f"routine:digest@{number}")
+    asked = []
+    take = PlaceStore.take
+
+    def note(self, *, places, group):
+        asked.append(group)
+        return take(self, places=places, group=group)
+
+    shop = routine(schedule=every(60), exclusive="shop")
+    stage.agent.hold()
+    async with stage.running(shop) as engine:
+        await step(stage)
+        assert len(engine.in_flight) == 1
+        monkeypatch.setattr(PlaceStore, "take", note)
+        await step(stage)
+        monkeypatch.undo()
+
+    assert asked.count("shop") == 1
+
+
+async def test_the_room_of_a_job_that_comes_back_is_taken_once(stage, monkeypatch):
+    """Let go of and taken again, another process could have it in between."""
+    jobs = queue(stage)
+    jobs.add("x", id="a", recoveries=1)
+    await crash_in_mid_turn(stage)
+    taken = []
+    take = PlaceStore.take
+
+    def note(self, *, places, group):
+        taken.append(places)
+        return take(self, places=places, group=group)
+
+    monkeypatch.setattr(PlaceStore, "take", note)
+    async with stage.running():
+        await step(stage)
+        await step(stage)
+
+    assert outcomes(stage) == {"a": "completed"}
+    assert len(taken) == 1
 
 
 # Recovery (J3) ---------------------------------------------------------------------------------
