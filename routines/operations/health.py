@@ -221,7 +221,8 @@ def _place(context: Context, state: State) -> list[Finding]:
 
 
 def _set_aside(state: State) -> list[str]:
-    folders = ["alerts", "cursors", "schedulers/live"]
+    folders = ["alerts", "cursors", "schedulers/live", "jobs/batches"]
+    folders += [f"jobs/ids/{shard}" for shard in files.names(state.at("jobs", "ids"))]
     folders += [f"sessions/{shard}" for shard in files.names(state.at("sessions"))]
     folders += [f"wakeups/{name}" for name in files.names(state.at("wakeups")) if name != "due"]
     return [

@@ -15,6 +15,7 @@ by the acceptance; the orders only say where to look.
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Trigger, one_line
 from routines.domain.record import Record
-from routines.errors import InvalidJob, JobConflict, StoreBusy, StoreError
+from routines.errors import InvalidJob, JobConflict, StoreError
 from routines.store import files
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, Draft
@@ -46,6 +47,8 @@ from routines.store.job_batches import BatchStore
 from routines.store.job_index import JobIndex, queued
 from routines.store.job_later import LaterStore, Waiting
 from routines.store.state import State
+
+log = logging.getLogger("routines")
 
 # As history shows of any prompt.
 _SHOWN = 200
@@ -122,6 +125,7 @@ class JobStore:
         Raises:
             InvalidJob: A field can't be used. Nothing was added.
             JobConflict: An id belongs to a job of other content. Nothing was added.
+            StoreError: What is known under an id can't be read. Nothing was added.
             StoreBusy, NotDurable: Nothing was added.
         """
         if len(requests) > MOST_AT_ONCE:
@@ -157,6 +161,9 @@ class JobStore:
             known = self._record(key)
             digest = pending.get(key) if known is None else known.digest
             if digest is None:
+                if files.exists(self._record_path(key)):
+                    # Another job may be of that id, and may have run.
+                    raise _in_the_way(self._record_path(key))
                 fresh.append(one)
             elif digest != one.digest:
                 raise JobConflict(job_id)
@@ -180,9 +187,11 @@ class JobStore:
         path = self._record_path(key_of(job.id))
         try:
             files.make_folder(os.path.dirname(path))
-            files.create_many([(path, _encode(job))], first=self._put_in_order([job], now))
-        except OSError:
+            if not files.create_many([(path, _encode(job))], first=self._put_in_order([job], now)):
+                raise _in_the_way(path)
+        except (OSError, StoreError):
             # `create` takes back what it could not sync: told "failed", nobody sees it run later.
+            # By its own number: another job's names stay.
             with contextlib.suppress(OSError, StoreError):
                 self.forget_names(job)
             raise
@@ -201,7 +210,13 @@ class JobStore:
 
     def _spread(self, jobs: Sequence[Job]) -> None:
         """Do for a part of a batch what `add` does for one job; again is harmless."""
-        missing = [job for job in jobs if not files.exists(self._record_path(key_of(job.id)))]
+        missing = []
+        for job in jobs:
+            key = key_of(job.id)
+            if self._record(key) is None:
+                # Its id was free when the batch was decided: what is there has been damaged since.
+                self._set_aside(key)
+                missing.append(job)
         if not missing:
             return
         order = self._put_in_order(missing, self._clock.now())
@@ -257,6 +272,16 @@ class JobStore:
         data = files.read(self._record_path(key))
         return None if data is None else _decode(data, key)
 
+    def _set_aside(self, key: str) -> None:
+        """Keep what can't be read under a key as `.corrupt`, if there is something.
+
+        Whoever calls has found that it can't, and holds what keeps a job from being added there.
+        """
+        path = self._record_path(key)
+        if files.exists(path):
+            aside = files.set_aside(path)
+            log.error("job-unreadable", extra={"path": path, "kept": aside})
+
     def find(self, job_id: str) -> Known | None:
         """Return what is known under an id, or None; changes nothing."""
         return self.find_by_key(key_of(job_id))
@@ -287,8 +312,12 @@ class JobStore:
 
     def is_accepted(self, job: Job) -> bool:
         """Return whether *job* still is what its id means: it was not purged."""
-        known = self._job(key_of(job.id))
-        return known is not None and known.number == job.number
+        key = key_of(job.id)
+        known = self._job(key)
+        if known is None:
+            # A purge takes it away; what can't be read was not purged.
+            return files.exists(self._record_path(key))
+        return known.number == job.number
 
     def open_records(self) -> Iterator[Record]:
         """Yield the claims of jobs that have no outcome."""
@@ -365,16 +394,23 @@ class JobStore:
     def _drop_dead(self, names: Sequence[Waiting]) -> None:
         """Remove names of jobs that were never accepted."""
         if names:
-            with contextlib.suppress(StoreBusy), self.adding():
+            # Where one can't be put aside its name stays, and is looked at again.
+            with contextlib.suppress(StoreError), self.adding():
                 self._later.remove(one for one in names if self._is_dead(one.place))
 
     def _is_dead(self, place: Place) -> bool:
-        """Return whether a name belongs to a job that was never accepted; under the lock.
+        """Return whether a name belongs to no job that could run; under the lock.
 
         Nobody is adding one now; and what is in a batch has its names before its file. Asked in
-        this order: a batch that was spread since has its files.
+        this order: a batch that was spread since has its files. One that was accepted and can't be
+        read is kept aside, and said: it is not lost in silence (PROMISES D6).
         """
-        return place.key not in self._batches.digests() and self.peek(place) is None
+        if place.key in self._batches.digests():
+            return False
+        job = self._record(place.key)
+        if job is None:
+            self._set_aside(place.key)
+        return job is None or job.number != place.number
 
     def tidy(self) -> None:
         """Remove folders that were found empty on the way."""
@@ -493,6 +529,14 @@ class JobStore:
         files.sync_folders({os.path.dirname(self._record_path(key_of(job.id))) for job in gone})
         for job in gone:
             self.forget_names(job)
+
+
+def _in_the_way(path: str) -> StoreError:
+    return StoreError(
+        f"{path} is in the way, and can't be read",
+        hint="nothing was added; look into it, and remove it if its id may be used again",
+        path=path,
+    )
 
 
 def _by_queue(jobs: Sequence[Job]) -> dict[str, list[Place]]:

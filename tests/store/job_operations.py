@@ -305,6 +305,20 @@ def _dead_names(path: str) -> Queue:
     return Queue(path, later=timedelta(hours=2))
 
 
+def _damaged(path: str) -> Queue:
+    """A job that can't be read, before one that can."""
+    queue = _with("lost", "j1")(path)
+    with open(queue.jobs._record_path(key_of("lost")), "w") as file:
+        file.write("{")
+    return queue
+
+
+def _is_kept_aside(path: str, told: Told) -> None:
+    _each_ends_once("j1")(path, told)
+    aside = Queue(path).jobs._record_path(key_of("lost")) + ".corrupt"
+    assert files.read(aside) == b"{", "D6: it is kept"
+
+
 def _look_at_everything(queue: Queue, tell: Tell) -> None:
     queue.jobs.bring_up(queue.clock.now())
     for place in list(queue.jobs.queued()):
@@ -437,6 +451,13 @@ def operations(operation: Any) -> list[Any]:
         ),
         make(
             "names-of-the-dead", ("jobs.JobStore.job_at",), _look_at_everything, prepare=_dead_names
+        ),
+        make(
+            "set-aside",
+            ("jobs.JobStore.job_at",),
+            _look_at_everything,
+            prepare=_damaged,
+            after=_is_kept_aside,
         ),
         make(
             "index",

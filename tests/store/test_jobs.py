@@ -9,7 +9,14 @@ import pytest
 
 from routines.domain.job import LEASE, MOST_AT_ONCE, Ending, JobRequest, key_of
 from routines.domain.outcome import Outcome
-from routines.errors import InvalidJob, JobConflict, LeaseLost, StoreBusy, UnknownJob
+from routines.errors import (
+    InvalidJob,
+    JobConflict,
+    LeaseLost,
+    StoreBusy,
+    StoreError,
+    UnknownJob,
+)
 from routines.operations.jobs import Jobs
 from routines.store import files, locks
 from routines.store.claims import ClaimStore
@@ -172,6 +179,91 @@ def test_ids_that_differ_in_case_alone_are_two_jobs(queue: Queue) -> None:
     queue.add("build")
 
     assert order(queue) == ["Build", "build"]
+
+
+# What can't be read (D6) -----------------------------------------------------------------------
+
+
+def damage(queue: Queue, job_id: str) -> str:
+    """Let the file of a job read as it does when its blocks were lost; return its path."""
+    path = queue.jobs._record_path(key_of(job_id))
+    Path(path).write_bytes(b"\0" * os.path.getsize(path))
+    return path
+
+
+@pytest.mark.parametrize("after", [None, "1m"])
+def test_an_accepted_job_that_cannot_be_read_is_kept_aside_and_said(
+    queue: Queue, after: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.add("a", after=after)
+    queue.add("b", after=after)
+    path = damage(queue, "a")
+    queue.clock.advance(minutes=2)
+
+    assert order(queue) == ["b"]
+
+    assert os.path.exists(f"{path}.corrupt")
+    assert not queue.jobs.has_queued()
+    assert [one.path for one in caplog.records if one.msg == "job-unreadable"] == [path]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("together", [("a",), ("a", "c")])
+def test_an_id_whose_job_cannot_be_read_is_refused_and_costs_the_older_one_nothing(
+    queue: Queue, together: tuple[str, ...]
+) -> None:
+    queue.add("a")
+    named = list(queue.jobs.queued())
+    path = damage(queue, "a")
+
+    with pytest.raises(StoreError, match="is in the way") as refused:
+        queue.add(*together)
+
+    assert path in refused.value.message
+    assert list(queue.jobs.queued()) == named
+    assert queue.jobs.find("c") is None
+
+
+def test_a_name_that_is_taken_in_the_last_moment_adds_nothing(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = files.create_many
+
+    def too_late(items: Any, **more: Any) -> Any:
+        ((path, _),) = items
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        Path(path).write_bytes(b"\0")
+        return real(items, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "create_many", too_late)
+        with pytest.raises(StoreError, match="is in the way"):
+            queue.add("a")
+
+    assert not queue.jobs.has_queued()
+
+
+def test_a_batch_spreads_a_job_whose_file_was_damaged_meanwhile(queue: Queue) -> None:
+    queue.jobs._batches.spread = lambda batch: bool(locks.let_go(batch.fd))  # type: ignore[method-assign]
+    queue.add("a")
+    os.rename(queue.jobs._record_path(key_of("a")), queue.state.at("whole"))
+    queue.jobs.add([request("a"), request("b")], by="ana")
+    os.rename(queue.state.at("whole"), queue.jobs._record_path(key_of("a")))
+    path = damage(queue, "a")
+
+    assert order(another(queue)) == ["a", "b"]
+
+    assert os.path.exists(f"{path}.corrupt")
+
+
+def test_a_job_that_is_back_in_the_queue_runs_though_its_acceptance_cannot_be_read(
+    queue: Queue,
+) -> None:
+    queue.add("a", recoveries=1)
+    first = claim(queue)
+    queue.work.settle("a", first.token, Ending.INTERRUPTED)
+    damage(queue, "a")
+
+    assert claim(queue).run == 2
 
 
 # The order (J2) --------------------------------------------------------------------------------

@@ -125,15 +125,20 @@ def test_a_state_folder_that_others_can_read_is_a_note(ws, machine):
     assert "others can read it: chmod 700 ~/agents/.routines" in said
 
 
-def test_what_was_set_aside_is_a_failure_that_names_it(ws, machine):
+@pytest.mark.parametrize(
+    "path",
+    ["cursors/daily.json.corrupt", "jobs/ids/0a/0a1b.json.corrupt", "jobs/batches/1.jsonl.corrupt"],
+)
+def test_what_was_set_aside_is_a_failure_that_names_it(ws, machine, path):
     ws.scheduler()
-    Path(ws.state.at("cursors")).mkdir(exist_ok=True)
-    Path(ws.state.at("cursors", "daily.json.corrupt")).write_text("{")
+    aside = Path(ws.state.at(*path.split("/")))
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    aside.write_text("{")
 
     code, said = line_of(ws, "state")
 
     assert code == 1
-    assert "1 can't be read and were set aside, first cursors/daily.json.corrupt" in said
+    assert f"1 can't be read and were set aside, first {path}" in said
 
 
 def test_a_clock_that_was_set_back_under_the_scheduler_is_a_note(ws, machine):
