@@ -33,11 +33,13 @@ class Batch:
         path: Its file, absolute.
         fd: The descriptor with the lock on it.
         jobs: What is in it.
+        damaged: Whether more was accepted than can be read.
     """
 
     path: str
     fd: int
     jobs: Sequence[Job]
+    damaged: bool = False
 
 
 class BatchStore:
@@ -70,9 +72,7 @@ class BatchStore:
         """Return the digests of what is in batches, by the key of its id."""
         found: dict[str, str] = {}
         for path in self._paths():
-            first, _, _ = (files.read(path) or b"").partition(b"\n")
-            with contextlib.suppress(ValueError, TypeError, AttributeError):
-                found |= {str(key): str(one) for key, one in json.loads(first)["digests"].items()}
+            found |= _digests(files.read(path) or b"")
         return found
 
     def find(self, key: str) -> Job | None:
@@ -110,12 +110,16 @@ class BatchStore:
     def spread(self, batch: Batch) -> bool:
         """Spread a decided batch and let go of it; False if that has to be tried again later.
 
-        It was accepted all the same.
+        It was accepted all the same. One of which not all can be read is kept as `.corrupt`.
         """
         try:
             for start in range(0, len(batch.jobs), _AT_ONCE):
                 self._spread(batch.jobs[start : start + _AT_ONCE])
-            files.remove(batch.path)
+            if batch.damaged:
+                aside = files.set_aside(batch.path)
+                log.error("batch-damaged", extra={"path": batch.path, "kept": aside})
+            else:
+                files.remove(batch.path)
             # A batch that came back after a purge would bring its jobs back.
             files.sync_folder(self._folder)
         except (OSError, StoreError) as error:
@@ -148,8 +152,24 @@ class BatchStore:
             except OSError as error:
                 locks.let_go(fd)
                 raise files.fault(error, "sync", self._folder) from error
-            whole = self.spread(Batch(path, fd, _jobs(files.read_fd(fd)))) and whole
+            whole = self.spread(_batch(path, fd)) and whole
         return whole
+
+
+def _batch(path: str, fd: int) -> Batch:
+    data = files.read_fd(fd)
+    jobs = _jobs(data)
+    # The first line names all that were accepted: one whose line can't be read is missed by it.
+    damaged = not jobs or {key_of(job.id) for job in jobs} != _digests(data).keys()
+    return Batch(path, fd, jobs, damaged)
+
+
+def _digests(data: bytes) -> dict[str, str]:
+    """Return the digests of a batch's jobs, by the key of the id, as its first line says."""
+    first, _, _ = data.partition(b"\n")
+    with contextlib.suppress(ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return {str(key): str(one) for key, one in json.loads(first)["digests"].items()}
+    return {}
 
 
 def _jobs(data: bytes | None) -> list[Job]:

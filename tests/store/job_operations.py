@@ -183,6 +183,21 @@ def _decided_and_not_spread(path: str) -> Queue:
     return queue
 
 
+def _decided_and_damaged(path: str) -> Queue:
+    queue = _decided_and_not_spread(path)
+    (batch,) = queue.jobs._batches._paths()
+    with open(batch, "r+b") as file:
+        data = file.read()
+        file.seek(data.index(b"\n", data.index(b"\n") + 1) + 1)
+        file.write(b"\0" * len(data))
+    return queue
+
+
+def _leaves_a_batch_aside(path: str, told: Told) -> None:
+    _each_ends_once("m1")(path, told)
+    assert [name.rpartition(".")[2] for name in files.names(f"{path}/jobs/batches")] == ["corrupt"]
+
+
 def _bring_up(queue: Queue, tell: Tell) -> None:
     queue.jobs.bring_up(queue.clock.now())
 
@@ -442,6 +457,13 @@ def operations(operation: Any) -> list[Any]:
             _bring_up,
             prepare=_decided_and_not_spread,
             after=once(*TOGETHER),
+        ),
+        make(
+            "finish-a-damaged-batch",
+            ("job_batches.BatchStore.finish",),
+            _bring_up,
+            prepare=_decided_and_damaged,
+            after=_leaves_a_batch_aside,
         ),
         make(
             "bring-up",

@@ -242,6 +242,27 @@ def test_a_name_that_is_taken_in_the_last_moment_adds_nothing(
     assert not queue.jobs.has_queued()
 
 
+@pytest.mark.parametrize(
+    ("damaged", "left"), [([0], "abc"), ([2], "ac"), ([3], "ab"), ([0, 1, 2, 3], "")]
+)
+def test_a_batch_of_which_not_all_can_be_read_is_spread_and_kept_aside(
+    queue: Queue, damaged: list[int], left: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.jobs._batches.spread = lambda batch: bool(locks.let_go(batch.fd))  # type: ignore[method-assign]
+    queue.jobs.add([request(one) for one in "abc"], by="ana")
+    (path,) = queue.jobs._batches._paths()
+    lines = Path(path).read_bytes().splitlines(keepends=True)
+    for number in damaged:
+        lines[number] = b"\0" * (len(lines[number]) - 1) + b"\n"
+    Path(path).write_bytes(b"".join(lines))
+
+    assert order(another(queue)) == list(left)
+
+    assert Path(f"{path}.corrupt").read_bytes() == b"".join(lines)
+    assert queue.jobs._batches.is_empty()
+    assert [one.path for one in caplog.records if one.msg == "batch-damaged"] == [path]  # type: ignore[attr-defined]
+
+
 def test_a_batch_spreads_a_job_whose_file_was_damaged_meanwhile(queue: Queue) -> None:
     queue.jobs._batches.spread = lambda batch: bool(locks.let_go(batch.fd))  # type: ignore[method-assign]
     queue.add("a")
