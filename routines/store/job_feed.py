@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from routines.domain.job import Job, key_of
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.record import Record, fold
+from routines.errors import StoreBusy
 from routines.store import files
 from routines.store.state import State
 
@@ -100,7 +101,13 @@ class JobFeed:
             except OSError as error:
                 if error.errno not in files.NO_LINKS:
                     raise
-                files.overwrite(path, files.read(open_path) or b"")
+                # Whole or not at all, and on the disk: what it says whose it is is all there is.
+                if not files.create(path, files.read(open_path) or b""):
+                    raise StoreBusy(
+                        "the feed is being changed by another process",
+                        hint="the end is shown by whoever looks next",
+                        path=path,
+                    ) from None
         return os.path.dirname(path)
 
     def _find(self, key: str) -> Settled | None:

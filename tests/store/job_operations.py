@@ -132,6 +132,11 @@ def _feed_shows_each_once(queue: Queue, ended: dict[str, int]) -> None:
     assert [entry.number for entry in page] == list(range(1, len(page) + 1)), "a gap in the feed"
     shown = sorted(entry.key for entry in page)
     assert shown == sorted(key_of(job_id) for job_id in ended), "each end once in the feed"
+    for entry in page:
+        record = queue.feed.record(entry)
+        assert record is not None
+        assert key_of(record.occurrence.id) == entry.key, "it says whose it is"
+        assert record.end is not None, "what is in the feed has ended"
 
 
 def _gone_or_ran(*ids: str) -> Callable[[str, Told], None]:

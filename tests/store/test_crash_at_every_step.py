@@ -36,7 +36,9 @@ from tests.store.operations import CLAIMS, OPERATIONS, Operation
 
 Stop = Callable[[int], Steps]
 EVERY = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
-EVERY_CLAIM = pytest.mark.parametrize("operation", CLAIMS, ids=lambda one: one.name)
+# Claims, and what else has a name in `open/` or a second one elsewhere.
+LINKED = [*CLAIMS, *(one for one in OPERATIONS if "job_feed.JobFeed.publish" in one.covers)]
+EVERY_LINKED = pytest.mark.parametrize("operation", LINKED, ids=lambda one: one.name)
 
 
 def how_many_calls(operation: Operation, path: str, inner: type[files.Calls]) -> int:
@@ -92,7 +94,7 @@ def test_a_process_that_dies_at_any_step_leaves_every_promise_kept(
     stop_everywhere(operation, quick_path, Unsynced, (stop_before, stop_after))
 
 
-@EVERY_CLAIM
+@EVERY_LINKED
 def test_it_is_the_same_without_hard_links_but_that_a_claim_may_be_empty(
     operation: Operation, quick_path: str
 ) -> None:
@@ -164,7 +166,7 @@ def test_a_call_that_fails_leaves_every_promise_kept(
             number += 1
 
 
-@EVERY_CLAIM
+@EVERY_LINKED
 def test_a_call_that_fails_without_hard_links_leaves_every_promise_kept(
     operation: Operation, quick_path: str
 ) -> None:
