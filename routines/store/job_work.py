@@ -9,6 +9,7 @@ job is taken back under the same claim, or settled (PROMISES J2, J3).
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import secrets
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ from routines.store.job_settling import called_off, end_of_cancel, intents_of, s
 from routines.store.jobs import JobStore, job_of
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State
+
+log = logging.getLogger("routines")
 
 # History shows the beginning of a reply.
 _SHOWN = 200
@@ -258,10 +261,17 @@ class JobWork:
             job = None if record is None or record.end is not None else job_of(record)
             if record is None or job is None:
                 continue
-            if is_worked(record) and self.is_lapsed(record):
-                with contextlib.suppress(StoreError):
+            try:
+                if is_worked(record) and self.is_lapsed(record):
                     self.take_back(entry)
-                record = self._claims.read_path(entry.claim_path) or record
+                    record = self._claims.read_path(entry.claim_path) or record
+            except StoreBusy:
+                # Somebody settles or cancels it this moment.
+                pass
+            except StoreError as error:
+                # Nothing is done about it, and other work goes on (PROMISES J3).
+                more = {"ref": record.ref, "error": error.message}
+                log.warning("lease-not-told", extra=more)
             if not self._may_run_again(record, now):
                 self._seen[entry.name] = (size, awake)
             elif queue in (None, job.queue):
@@ -369,13 +379,18 @@ class JobWork:
             with contextlib.suppress(ValueError):
                 # A clock that is set, here or there, takes nobody's job.
                 return timedelta(seconds=max(self._clock.awake() - float(words[0]), 0.0))
-        if not os.path.exists(path):
-            path = self._state.at(record.path)
         try:
-            touched = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+            touched = datetime.fromtimestamp(self._touched(path, record), UTC)
             return max(self._server_now() - touched, timedelta(0))
         except OSError as error:
             raise files.fault(error, "read", path) from error
+
+    def _touched(self, path: str, record: Record) -> float:
+        try:
+            return os.stat(path).st_mtime
+        except (FileNotFoundError, NotADirectoryError):
+            # Never written, or taken away since it was read: the claim's own file counts.
+            return os.stat(self._state.at(record.path)).st_mtime
 
     def _server_now(self) -> datetime:
         probe = files.draft_name(self._state.at("open", "clock"))
@@ -437,7 +452,12 @@ class JobWork:
         if not _is_token_of(claim.record, token):
             claim.let_go()
             return None, claim.record, "stranger"
-        if not self.is_lapsed(claim.record):
+        try:
+            lapsed = self.is_lapsed(claim.record)
+        except StoreError:
+            claim.let_go()
+            raise
+        if not lapsed:
             return claim, claim.record, ""
         try:
             # Never revived: it is taken back here and now.

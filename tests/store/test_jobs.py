@@ -507,6 +507,30 @@ def test_on_another_boot_the_clock_of_the_file_server_counts(queue: Queue) -> No
     assert other.work.is_lapsed(record)
 
 
+def test_a_lease_that_cannot_be_told_is_said_and_keeps_nobody_else_from_working(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.add("a", recoveries=1)
+    queue.add("b", recoveries=1)
+    first, second = claim(queue), claim(queue)
+    lease = queue.work._lease_path("a")
+    os.unlink(lease)
+    os.symlink(lease, lease)
+    queue.clock.advance(seconds=121)
+
+    again = claim(queue)
+
+    assert (again.job.id, again.run) == ("b", 2)
+    assert queue.work.claim() is None
+    assert {one.ref for one in caplog.records if one.msg == "lease-not-told"} == {"job:a"}  # type: ignore[attr-defined]
+    with pytest.raises(StoreError):
+        queue.work.renew("a", first.token)
+    os.unlink(lease)
+    # Nobody kept its claim meanwhile. Without a lease the claim's own file counts, and is new.
+    queue.work.renew("a", first.token)
+    assert queue.work.settle("b", second.token, Ending.COMPLETED).word == "conflict"
+
+
 def test_a_renewal_is_refused_once_a_cancel_is_recorded(queue: Queue) -> None:
     queue.add("a")
     claimed = claim(queue)
