@@ -239,6 +239,12 @@ class JobWork:
             return ClaimedJob(
                 job, token, claim.record.reruns + 1, self._state.key(claim.record.turn_ref)
             )
+        except StoreError as error:
+            # Nobody has the token: left `started` it would use up a recovery, or be interrupted.
+            with contextlib.suppress(StoreError):
+                claim.append(Event.NOT_STARTED, at=self._clock.now(), detail=error.message)
+                files.discard(self._lease_path(job.id))
+            raise
         finally:
             claim.let_go()
 

@@ -13,6 +13,7 @@ from routines.errors import (
     InvalidJob,
     JobConflict,
     LeaseLost,
+    NotDurable,
     StoreBusy,
     StoreError,
     UnknownJob,
@@ -529,6 +530,24 @@ def test_a_lease_that_cannot_be_told_is_said_and_keeps_nobody_else_from_working(
     # Nobody kept its claim meanwhile. Without a lease the claim's own file counts, and is new.
     queue.work.renew("a", first.token)
     assert queue.work.settle("b", second.token, Ending.COMPLETED).word == "conflict"
+
+
+@pytest.mark.parametrize("recoveries", [0, 1])
+def test_a_claim_whose_lease_cannot_be_written_uses_up_no_recovery(
+    queue: Queue, recoveries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.add("a", recoveries=recoveries)
+    for _ in range(4):
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "overwrite", _fails)
+            with pytest.raises(NotDurable):
+                queue.work.claim()
+
+    again = claim(queue)
+
+    assert again.run == 1
+    assert queue.work.settle("a", again.token, Ending.COMPLETED).word == "settled"
+    assert job_ends(queue.state.path) == {"a": ["completed"]}
 
 
 def test_a_renewal_is_refused_once_a_cancel_is_recorded(queue: Queue) -> None:
