@@ -19,6 +19,11 @@ def queued(state: State, queue: str | None = None) -> "JobIndex":
     return JobIndex(state, "queued") if queue is None else JobIndex(state, "queues", key_of(queue))
 
 
+def waits(state: State, queue: str) -> "JobIndex":
+    """Return the order of what is queued in one queue and waits for its time."""
+    return JobIndex(state, "waits", key_of(queue))
+
+
 class JobIndex:
     """One order of jobs.
 
@@ -30,7 +35,8 @@ class JobIndex:
     def __init__(self, state: State, *folder: str) -> None:
         self._state = state
         self._root = state.at("jobs", *folder)
-        self._empty: list[str] = []
+        # Folders that may be empty, and are looked at once no new name needs them.
+        self._empty: set[str] = set()
 
     def _path(self, place: Place) -> str:
         return os.path.join(self._root, *place.parts)
@@ -63,14 +69,23 @@ class JobIndex:
         files.discard(path)
         if place.number >> 8 < current >> 8:
             self._tidy(os.path.dirname(path))
+        else:
+            self._empty.add(os.path.dirname(path))
 
-    def tidy(self, *, current: int) -> None:
-        """Remove folders that `walk` found empty, but those that the next job needs."""
-        empty, self._empty = self._empty, []
+    def tidy(self, *, current: int) -> bool:
+        """Remove folders that emptied, but those that the next job needs.
+
+        Returns:
+            Whether none is left to be looked at.
+        """
+        empty, self._empty = self._empty, set()
         for folder in empty:
             name = os.path.basename(folder)
             if len(name) < len(f"{0:010d}") or int(name) < current >> 8:
                 self._tidy(folder)
+            else:
+                self._empty.add(folder)
+        return not self._empty
 
     def _tidy(self, folder: str) -> None:
         with contextlib.suppress(OSError):
@@ -87,7 +102,7 @@ class JobIndex:
     ) -> Iterator[Place]:
         names = files.names(folder)
         if not names and parts:
-            self._empty.append(folder)
+            self._empty.add(folder)
         depth = len(parts)
         for name in names:
             bound = None if beyond is None else beyond[depth]

@@ -18,7 +18,7 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -44,7 +44,7 @@ from routines.store import files
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, Draft
 from routines.store.job_batches import BatchStore
-from routines.store.job_index import JobIndex, queued
+from routines.store.job_index import JobIndex, queued, waits
 from routines.store.job_later import LaterStore, Waiting
 from routines.store.state import State
 
@@ -56,6 +56,8 @@ _SECOND = timedelta(seconds=1)
 # Lock files stay for ever, since one that is removed can be locked by two. Of two jobs that share
 # one of these, one is passed over for the moment that the other is being claimed in.
 _LOCKS = 3  # hexadecimal digits: 4096
+# Queues that one program works at a time are few; it may have had any number of them.
+_INDEXES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ class JobStore:
         self._queued = queued(state)
         self._later = LaterStore(state)
         self._batches = BatchStore(state, self._spread)
+        # Orders of one queue, by what makes them and queue, until what they emptied is removed.
+        self._own: dict[tuple[Callable[[State, str], JobIndex], str], JobIndex] = {}
 
     # Names --------------------------------------------------------------------------------------
 
@@ -108,10 +112,19 @@ class JobStore:
         return self._state.at("jobs", "ids", key[:2], f"{key}.json")
 
     def _queue(self, queue: str) -> JobIndex:
-        return queued(self._state, queue)
+        return self._own_order(queued, queue)
 
     def _waits(self, queue: str) -> JobIndex:
-        return JobIndex(self._state, "waits", key_of(queue))
+        return self._own_order(waits, queue)
+
+    def _own_order(self, order: Callable[[State, str], JobIndex], queue: str) -> JobIndex:
+        found = self._own.get((order, queue))
+        if found is None:
+            if len(self._own) >= _INDEXES:
+                # A program that only adds removes nothing: whoever walks finds what is empty.
+                self._own.clear()
+            found = self._own[order, queue] = order(self._state, queue)
+        return found
 
     def adding(self) -> contextlib.AbstractContextManager[None]:
         """Hold the lock under which jobs are accepted: nobody is in the middle of it meanwhile."""
@@ -414,7 +427,12 @@ class JobStore:
 
     def tidy(self) -> None:
         """Remove folders that were found empty on the way."""
-        self._queued.tidy(current=self.current())
+        current = self.current()
+        self._queued.tidy(current=current)
+        for name, index in list(self._own.items()):
+            # Programs may use any number of queues: what has nothing to remove is made anew.
+            if index.tidy(current=current):
+                self._own.pop(name, None)
 
     # Taking -------------------------------------------------------------------------------------
 

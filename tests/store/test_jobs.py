@@ -336,6 +336,22 @@ def test_the_order_is_kept_over_many_folders(queue: Queue) -> None:
     assert len(left) <= 7
 
 
+@pytest.mark.parametrize("claimed_from", ["x", None])
+def test_claims_of_a_queue_leave_no_empty_folder(queue: Queue, claimed_from: str | None) -> None:
+    """Else each claim of it would list more of them than the one before, for ever."""
+    for number in range(6):
+        # Jobs of other queues come between.
+        queue.jobs._numbers(200)
+        queue.add(f"j{number}", queue="x", after="1m" if number % 2 else None)
+        queue.clock.advance(minutes=1)
+        assert order(queue, claimed_from) == [f"j{number}"]
+
+    for index in ("queued", "queues", "waits"):
+        folders = [folder for folder, _, _ in os.walk(queue.state.at("jobs", index))]
+        # The one that the next job needs, and no other.
+        assert len([one for one in folders if len(os.path.basename(one)) == 10]) <= 1
+
+
 def test_a_job_for_later_waits_for_its_time_and_keeps_its_place(queue: Queue) -> None:
     queue.add("a", after="1h")
     queue.add("b")
