@@ -75,7 +75,7 @@ class Wakeup:
     """A turn that an agent asked for, in its own session.
 
     Attributes:
-        id: `w-` and six letters or digits.
+        id: `w-` and six letters or digits, thirteen for one that a program made under its key.
         session: Whose it is.
         prompt: What the agent will be told.
         timing: How the time was given.

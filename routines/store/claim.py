@@ -105,6 +105,7 @@ class Claim:
             self._append(end)
         elif self._doubtful:
             # Ours, from before a failed sync. Written once more, word for word: either line may
+            # be the one that the disk keeps.
             self._append(end)
         self._is_over()
         return self.record

@@ -28,10 +28,10 @@ from routines.store.state import State
 # A forked child holds a copy of every descriptor until it execs; that takes far less than this.
 _PATIENCE_S = 0.2
 _STEP_S = 0.02
-# What waits for another try, for its predecessor or for a person keeps no session meanwhile.
 # How far a ledger that was lost had come, as far as it can still be told.
 _EPOCH = re.compile(rb'"epoch": ?([0-9]{1,9})\b')
 _TRANSCRIPT = re.compile(r"[0-9a-f]+\.([0-9]{1,9})\.jsonl", re.ASCII)
+# What waits for another try, for its predecessor or for a person keeps no session meanwhile.
 _PUT_OFF = (b'{"event":"retry"', b'{"event":"parked"', b'{"event":"buffered"')
 
 
