@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from routines.domain.masking import speaks_of_secret
-
 # The only placeholders of a body; each is a text of its own, never a part of one.
 BODY_PLACEHOLDERS = frozenset(
     ["session", "session_uuid", "native_session", "prompt", "turn", "model", "routine"]
@@ -278,6 +276,9 @@ def header_secrets(http: HttpSpec, env: Mapping[str, str]) -> tuple[str, ...]:
     That is all that comes from a variable, and whatever stands in a header whose name speaks of
     a secret.
     """
+    # Here and not above: `list` loads this module with the routines, and masks nothing.
+    from routines.domain.masking import speaks_of_secret
+
     found: set[str] = set()
     for name, template in http.headers:
         found.update(env.get(variable, "").strip() for variable in variables_of(template))

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from routines.domain.durations import format_span, parse_span
-from routines.domain.names import format_instant, parse_instant
+from routines.domain.names import format_instant, key_of, parse_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.errors import InvalidJob, InvalidSpan
@@ -135,7 +135,7 @@ class Job:
             number=self.number,
             key=key_of(self.id),
             session=key_of(self.session)[:_SHORT],
-            lane="-" if self.lane is None else key_of(self.lane)[:_SHORT],
+            lane="-" if self.lane is None else lane_key(self.lane),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -186,12 +186,13 @@ def _text(value: object) -> str:
     return value
 
 
-def key_of(text: str) -> str:
-    """Return what names *text* on every file system: a hash, since case must count."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY]
+# A part of a key tells sessions and lanes apart well enough to pass over names; then it is asked.
+_SHORT = 16
 
 
-_KEY, _SHORT = 32, 16
+def lane_key(lane: str) -> str:
+    """Return what the name of a job in an order says of its lane."""
+    return key_of(lane)[:_SHORT]
 
 
 # The order ---------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ _RESERVED_BY_WINDOWS = frozenset(
 # 200 bytes of name leave room for an instant, an id and an ending below the usual limit of 255.
 _LONGEST = 200
 _HASHED = 16
+# Of a name that is nothing but a hash: no two things meet by chance.
+_KEY = 32
 # claims/wake and claims/job lie beside claims/<routine>.
 RESERVED_ROUTINES = frozenset(["wake", "job"])
 LONGEST_ROUTINE_NAME = 100
@@ -88,6 +90,11 @@ def cased_name(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HASHED]
     head = safe.encode()[: _LONGEST - _HASHED - 2].decode("utf-8", "ignore")
     return f"{head}%-{digest}"
+
+
+def key_of(text: str) -> str:
+    """Return what names *text* on every file system: a hash, since case must count."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY]
 
 
 def instant_name(instant: datetime) -> str:

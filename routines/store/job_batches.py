@@ -13,7 +13,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from routines.domain.job import Job, key_of
+from routines.domain.job import Job
+from routines.domain.names import key_of
 from routines.errors import StoreError
 from routines.store import files, locks
 from routines.store.state import State

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from routines.domain.clock import Clock
-from routines.domain.job import Job, key_of
+from routines.domain.job import Job, lane_key
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Owner, Record, outcome_event
 from routines.errors import StoreBusy
@@ -270,7 +270,7 @@ class JobCanceller:
         return failed, busy
 
     def _queued_of(self, lane: str) -> Iterator[Job]:
-        wanted = key_of(lane)[:16]
+        wanted = lane_key(lane)
         for places in (self._jobs.queued(), self._jobs.later_places()):
             for place in places:
                 job = self._jobs.peek(place) if place.lane == wanted else None

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from routines.domain.job import Job, key_of
+from routines.domain.job import Job
+from routines.domain.names import key_of
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.record import Record, fold
 from routines.errors import StoreBusy

@@ -9,7 +9,8 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator
 
-from routines.domain.job import DEPTH, Place, is_index_folder, key_of, parse_place
+from routines.domain.job import DEPTH, Place, is_index_folder, parse_place
+from routines.domain.names import key_of
 from routines.store import files
 from routines.store.state import State
 

@@ -17,8 +17,8 @@ from datetime import datetime
 from typing import Any
 
 from routines.domain.clock import Clock
-from routines.domain.job import Job, key_of
-from routines.domain.names import format_instant, parse_instant
+from routines.domain.job import Job
+from routines.domain.names import format_instant, key_of, parse_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason, Trigger
 from routines.domain.record import outcome_event

@@ -7,7 +7,7 @@ one, and whoever settles, does it under one short lock of that job.
 import contextlib
 from typing import Any
 
-from routines.domain.job import key_of
+from routines.domain.names import key_of
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, Record

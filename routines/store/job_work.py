@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from routines.domain.clock import Clock
-from routines.domain.job import LEASE, OUTCOMES, Ending, Job, Place, key_of
-from routines.domain.names import format_instant
+from routines.domain.job import LEASE, OUTCOMES, Ending, Job, Place
+from routines.domain.names import format_instant, key_of
 from routines.domain.outcome import Outcome, Reason, one_line
 from routines.domain.record import Event, Owner, Record
 from routines.domain.recovery import Here, Recovery, decide

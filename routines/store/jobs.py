@@ -33,9 +33,8 @@ from routines.domain.job import (
     JobRequest,
     Place,
     check_job,
-    key_of,
 )
-from routines.domain.names import format_instant
+from routines.domain.names import format_instant, key_of
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Trigger, one_line
 from routines.domain.record import Record

@@ -4,11 +4,11 @@ A program's conversation that two sessions continued would be had by two turns a
 behind a lease of its own. So the first session that is answered from it has it.
 """
 
-import hashlib
 import json
 import os
 
 from routines.domain.clock import Clock
+from routines.domain.names import key_of
 from routines.store import files, locks
 from routines.store.sessions import SessionStore
 from routines.store.state import State
@@ -26,7 +26,7 @@ class NativeStore:
         self._sessions = SessionStore(state)
 
     def _path(self, native: str) -> str:
-        key = hashlib.sha256(native.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        key = key_of(native)
         return self._state.at("natives", key[:2], f"{key}.json")
 
     def take(self, native: str, *, program: str, session: str, clock: Clock) -> str | None:

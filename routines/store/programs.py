@@ -4,7 +4,6 @@ Asking starts the program, which takes some of them a second; so it is done once
 the file has changed. Losing all of this costs that second.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from routines.domain.names import format_instant, parse_instant
+from routines.domain.names import format_instant, key_of, parse_instant
 from routines.store import files
 from routines.store.state import State
 
@@ -69,8 +68,8 @@ class ProgramStore:
         self._state = state
 
     def _path(self, mark: Mark, words: Sequence[str]) -> str:
-        key = hashlib.sha256("\0".join([mark.path, *words]).encode("utf-8", "surrogatepass"))
-        return self._state.at("programs", f"{key.hexdigest()[:32]}.json")
+        key = key_of("\0".join([mark.path, *words]))
+        return self._state.at("programs", f"{key}.json")
 
     def read(self, mark: Mark, words: Sequence[str], *, now: datetime) -> Answered | None:
         """Return what the program answered to the words after its name, None if it never was."""

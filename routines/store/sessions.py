@@ -7,7 +7,6 @@ while its stamp names a claim without outcome is not free: that claim is settled
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -20,7 +19,7 @@ from datetime import datetime
 from typing import Any
 
 from routines.domain.clock import Clock
-from routines.domain.names import format_instant, parse_instant
+from routines.domain.names import format_instant, key_of, parse_instant
 from routines.errors import StoreError
 from routines.store import files, locks
 from routines.store.state import State
@@ -206,8 +205,7 @@ class Lease:
 
 def session_key(session: str) -> str:
     """Return the file name of a session: a hash, since case must count on every file system."""
-    text = unicodedata.normalize("NFC", session).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(text).hexdigest()[:32]
+    return key_of(unicodedata.normalize("NFC", session))
 
 
 def ledger_path(state: State, session: str) -> str:

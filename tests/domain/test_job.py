@@ -17,11 +17,10 @@ from routines.domain.job import (
     Place,
     check_ending,
     check_job,
-    key_of,
     parse_place,
     request_of,
 )
-from routines.domain.names import cased_name
+from routines.domain.names import cased_name, key_of
 from routines.domain.occurrence import Kind, Occurrence, open_to_claim
 from routines.errors import InvalidJob
 from tests.builders import NOW

@@ -177,6 +177,14 @@ async def test_turn_process_imports_neither_asyncio_nor_the_command_line(stage, 
     assert record.end["reply"] == "False"
 
 
+def test_turn_process_loads_nothing_that_jobs_alone_need():
+    code = "import sys, routines.engine.turn_process; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+
+    assert "routines.store.job_settling" in found.stdout.split()
+    assert "routines.domain.job" not in found.stdout.split()
+
+
 # Ended from outside --------------------------------------------------------------------------------
 
 
