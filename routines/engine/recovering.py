@@ -191,7 +191,8 @@ class Recoverer:
         """Return whether what waits for its time or a person was cancelled meanwhile (L17)."""
         if record.last not in (Event.PARKED.value, Event.RETRY.value):
             return False
-        return CancelStore(self._state).pending(record.ref) is not None
+        cancels = CancelStore(self._state)
+        return (cancels.pending(record.ref) or cancels.accepted(record.ref)) is not None
 
     def _end_aside(self, claim: Claim, recovery: Recovery) -> None:
         path = claim.record.path

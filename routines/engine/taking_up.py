@@ -188,11 +188,8 @@ class TakingUp:
 
     def _cancelled(self, record: Record) -> Verdict | None:
         """Take up a cancel of a claim that waits: it needs no session to be settled (L17)."""
-        cancels = CancelStore(self._state)
-        cancel = cancels.pending(record.ref)
-        if cancel is None or not cancels.accept(cancel):
-            return None
-        return cancelled(cancel, "before it started")
+        cancel = CancelStore(self._state).take_up(record.ref)
+        return None if cancel is None else cancelled(cancel, "before it started")
 
     def _work_again(self, record: Record, now: datetime) -> Work | Verdict:
         """Return what an unstarted claim is to do by today's definition, or how it ends instead."""

@@ -300,8 +300,8 @@ class TurnSteps:
         return f"{os.path.basename(program)} {self.agent_version}"
 
     def _why_not(self, work: Work, record: Record, now: datetime) -> Verdict | None:
-        cancel = self._cancels.pending(record.ref)
-        if cancel is not None and self._cancels.accept(cancel):
+        cancel = self._cancels.take_up(record.ref)
+        if cancel is not None:
             return cancelled(cancel, "before it started")
         if record.occurrence.kind is not Kind.SLOT:
             return None
@@ -692,12 +692,18 @@ class TurnSteps:
         detail = self.masker.mask(detail)
         now = self.clock.now()
         more["duration_s"] = None if started is None else round((now - started).total_seconds(), 3)
-        with settling(self.state, self.claim.occurrence):
-            if self.claim.occurrence.kind is Kind.JOB:
-                outcome, reason, detail, more = self._called_off(outcome, reason, detail, more)
-            record = settle_calmly(
-                self.claim, outcome, reason, detail, clock=self.clock, owner=self.owner, **more
-            )
+
+        def settle() -> Record:
+            # Locked for one try alone: whoever cancels the job must not wait for a full disk.
+            with settling(self.state, self.claim.occurrence):
+                end, why, said, besides = outcome, reason, detail, more
+                if self.claim.occurrence.kind is Kind.JOB:
+                    end, why, said, besides = self._called_off(end, why, said, besides)
+                return self.claim.settle(
+                    end, why, said, at=self.clock.now(), settled_by=self.owner.user, **besides
+                )
+
+        record = _calmly(settle, ref=self.ref, clock=self.clock)
         self._cancels.clear(self.ref)
         if (record.started or {}).get("durable"):
             WorkStore(self.state).discard(record)
@@ -714,7 +720,7 @@ class TurnSteps:
         self, outcome: Outcome, reason: Reason | None, detail: str, more: dict[str, Any]
     ) -> tuple[Outcome, Reason | None, str, dict[str, Any]]:
         """Return how a job ends: a cancel that was recorded before its end makes it that (J4)."""
-        more |= intents_of(self.state, self.claim.record)
+        more = more | intents_of(self.state, self.claim.record)
         cancel = self.cancelled_by or called_off(self.state, self.claim.record)
         if cancel is None or outcome in (Outcome.CANCELLED, Outcome.SUPERSEDED):
             return outcome, reason, detail, more
@@ -747,28 +753,17 @@ def _took_its_place(newer: Record | None) -> bool:
     return newer.outcome is not Outcome.SKIPPED or newer.reason is not Reason.OVERLAP
 
 
-def settle_calmly(
-    claim: Claim,
-    outcome: Outcome,
-    reason: Reason | None,
-    detail: str = "",
-    *,
-    clock: Clock,
-    owner: Owner,
-    **more: Any,
-) -> Record:
-    """Settle *claim*; where the disk refuses, try again as long as this process lives (D4)."""
+def _calmly(settle: Callable[[], Record], *, ref: str, clock: Clock) -> Record:
+    """Settle; where the store refuses, try again as long as this process lives (D4)."""
     tries = 0
     while True:
         try:
-            return claim.settle(
-                outcome, reason, detail, at=clock.now(), settled_by=owner.user, **more
-            )
-        except StoreError as error:
+            return settle()
+        except (StoreError, OSError) as error:
             pause = _SETTLE_AGAIN_S[min(tries, len(_SETTLE_AGAIN_S) - 1)]
             tries += 1
             log.error(  # noqa: TRY400 - the cause is in the message; the traceback would repeat it
-                "outcome-not-written", extra={"ref": claim.record.ref, "error": error.message}
+                "outcome-not-written", extra={"ref": ref, "error": str(error)}
             )
             clock.sleep(pause)
 

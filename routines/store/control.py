@@ -182,6 +182,15 @@ class CancelStore:
         except OSError as error:
             raise files.fault(error, "rename", path) from error
 
+    def take_up(self, ref: str) -> Cancel | None:
+        """Accept a pending intent and return it, else one that was accepted before; None if none.
+
+        Whoever accepted one may have been kept from writing what follows from it, by a full disk
+        or a crash: it holds for whoever comes next.
+        """
+        cancel = self.pending(ref)
+        return cancel if cancel is not None and self.accept(cancel) else self.accepted(ref)
+
     def withdraw(self, cancel: Cancel) -> bool:
         """Take an intent back; False if it was accepted before.
 

@@ -36,10 +36,8 @@ def end_of_cancel(cancel: Cancel) -> tuple[Outcome, Reason]:
 
 
 def called_off(state: State, record: Record) -> Cancel | None:
-    """Take up a cancel of a job that was recorded and not taken up, or None; under its lock."""
-    cancels = CancelStore(state)
-    cancel = cancels.pending(record.ref)
-    return cancel if cancel is not None and cancels.accept(cancel) else None
+    """Take up a cancel of a job that was recorded and has not ended it, or None; under its lock."""
+    return CancelStore(state).take_up(record.ref)
 
 
 def intents_of(state: State, record: Record) -> dict[str, Any]:

@@ -13,10 +13,13 @@ from routines.engine.definitions import FixedDefinitions
 from routines.engine.engine import Limits
 from routines.engine.off_loop import quiet
 from routines.engine.unparking import unpark
+from routines.errors import NotDurable, StoreBusy
 from routines.operations.embedded import Engine
 from routines.operations.jobs import Jobs
+from routines.store.claim import Claim
 from routines.store.claims import ClaimStore
 from routines.store.control import Switch, SwitchStore
+from routines.store.job_settling import settling
 from routines.store.places import PlaceStore
 from tests.engine.stage import MINUTE, SECOND, Mortal, every, routine
 
@@ -411,6 +414,59 @@ async def test_a_turn_that_completes_after_its_cancel_was_recorded_is_cancelled_
 
     status = jobs.read("a")
     assert (status.outcome, status.reply) == ("cancelled", "done")
+
+
+async def test_a_lock_that_is_busy_when_a_job_ends_costs_it_neither_outcome_nor_recovery(
+    stage, monkeypatch
+):
+    jobs = queue(stage)
+    jobs.add("x", id="a", recoveries=1)
+    refused = []
+
+    def busy(state, occurrence):
+        if len(refused) < 3:
+            refused.append(occurrence.ref)
+            raise StoreBusy("the job is being changed by another process", hint="", path="")
+        return settling(state, occurrence)
+
+    monkeypatch.setattr("routines.engine.turns.settling", busy)
+    async with stage.running():
+        await step(stage)
+        await stage.clock.advance(timedelta(minutes=2))
+
+    assert len(refused) == 3
+    assert stage.told == ["x"]
+    status = jobs.read("a")
+    assert (status.outcome, status.recovered) == ("completed", 0)
+
+
+async def test_a_job_can_be_cancelled_while_the_disk_refuses_its_outcome(stage, monkeypatch):
+    jobs = queue(stage)
+    jobs.add("x", id="a", recoveries=1)
+    settle, sleep = Claim.settle, stage.clock.sleep
+    tries, said = [], []
+
+    def refuse_twice(self, *args, **more):
+        tries.append(self.occurrence.ref)
+        if len(tries) <= 2:
+            raise NotDurable("no space left on device", hint="", path="")
+        return settle(self, *args, **more)
+
+    def cancel_between_tries(seconds):
+        if not said:
+            # The second try takes it up, and comes to nothing.
+            said.append(jobs.cancel("a", "i1").word)
+        sleep(seconds)
+
+    monkeypatch.setattr(Claim, "settle", refuse_twice)
+    monkeypatch.setattr(stage.clock, "sleep", cancel_between_tries)
+    async with stage.running():
+        await step(stage)
+        await step(stage)
+
+    assert (said, len(tries)) == (["recorded"], 3)
+    assert stage.told == ["x"]
+    assert outcomes(stage) == {"a": "cancelled: person"}
 
 
 async def test_a_lane_that_is_failed_ends_what_runs_of_it(stage):

@@ -16,7 +16,8 @@ from routines.engine import host
 from routines.engine.off_loop import quiet
 from routines.engine.turns import TurnSteps
 from routines.engine.work import work_of
-from routines.errors import SessionBusyError
+from routines.errors import NotDurable, SessionBusyError
+from routines.store.claim import Claim
 from routines.store.claims import Draft
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, content, every, once, put, routine
 
@@ -467,3 +468,25 @@ async def test_turn_that_is_to_run_again_is_one_line_of_the_log(stage, caplog):
     await look(stage)
 
     assert lines_about(caplog, REF) == ["retrying"]
+
+
+async def test_cancel_that_was_taken_up_holds_though_the_end_could_not_be_written(
+    stage, monkeypatch
+):
+    settle, refused = Claim.settle, []
+
+    def refuse_once(self, *args, **more):
+        if not refused:
+            refused.append(self.occurrence.ref)
+            raise NotDurable("no space left on device", hint="", path="")
+        return settle(self, *args, **more)
+
+    leave_claim(stage)
+    stage.cancel(SLOT.ref)
+    monkeypatch.setattr(Claim, "settle", refuse_once)
+    async with stage.running(routine(schedule=once("08:05"))):
+        await stage.clock.advance(3 * MINUTE)
+
+    assert refused == [SLOT.ref]
+    assert stage.agent.turns == []
+    assert stage.history() == ["08:05 cancelled person"]
