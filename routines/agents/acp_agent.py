@@ -119,6 +119,7 @@ def run_acp(
         ),
         spec,
         on_session=on_native_session or (lambda _: None),
+        mask=masker.mask,
     )
     carried = _Carried(conversation, clock, handshake)
     try:

@@ -111,6 +111,12 @@ class Asked:
 class Conversation:
     """What is said between us and the agent in one turn.
 
+    Args:
+        asked: What the turn asks.
+        spec: The agent, with `acp`.
+        mask: Takes secrets out of what becomes a warning.
+        on_session: Told the id of the conversation as soon as it is known.
+
     Attributes:
         over: Whether all has been said.
         prompted: Whether the prompt was sent: from there on the turn has started.
@@ -127,6 +133,7 @@ class Conversation:
         asked: Asked,
         spec: AgentSpec,
         *,
+        mask: Callable[[str], str],
         on_session: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.over = False
@@ -142,6 +149,7 @@ class Conversation:
         self._signs = ((spec.busy, Reason.BUSY), (spec.not_started, Reason.NOT_STARTED))
         self._lost = spec.lost
         self._on_session = on_session
+        self._mask = mask
         self._paths = {key: parse_path(path) for key, path in spec.read.items()}
         self._say: Callable[[bytes], None] = lambda _: None
         self._lines = JsonLines()
@@ -391,7 +399,9 @@ class Conversation:
         options = params.get("options")
         found = _option(options if isinstance(options, list) else [], wanted)
         if not approved or found is None:
-            name = one_line(title, most=_LONGEST_TOOL) or kind or "a tool"
+            # Masked before the cut: the head of a secret is known to no masker.
+            words = (one_line(self._mask(one), most=_LONGEST_TOOL) for one in (title, kind or ""))
+            name = next(filter(None, words), "a tool")
             self._denied[name] = self._denied.get(name, 0) + 1
         if found is None:
             return {"outcome": "cancelled"}

@@ -104,7 +104,7 @@ def run_command(
     if not told and found is not None:
         tell(found)
     asked = asked or reader.first_native_session
-    return _Judge(spec, turn, ended, said, out, err, asked, timeout).result()
+    return _Judge(spec, turn, ended, said, out, err, asked, timeout, masker.mask).result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,7 @@ class _Judge:
     err: Capture
     asked: str | None
     timeout: timedelta
+    mask: Callable[[str], str]
 
     def result(self) -> TurnResult:
         outcome, reason, detail = self._verdict()
@@ -237,7 +238,7 @@ class _Judge:
 
     def _reply(self, outcome: Outcome | None) -> Reply:
         text, cut = self._text()
-        denied, declared = self.said.denied(), self.said.failed()
+        denied, declared = self.said.denied(self.mask), self.said.failed()
         warnings = [] if denied is None else [denied]
         if outcome is Outcome.COMPLETED and not text.strip():
             warnings.append(Warn.EMPTY_REPLY.value)

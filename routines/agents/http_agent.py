@@ -89,9 +89,10 @@ def run_http(
         masker: Takes secrets out of what is kept.
     """
     out, err = open_captures(folder)
-    kept = Lines(out, masker or Masker())
+    masker = masker or Masker()
+    kept = Lines(out, masker)
     try:
-        agent = HttpAgent(spec, env=env, model=model, keep=kept.feed)
+        agent = HttpAgent(spec, env=env, model=model, keep=kept.feed, mask=masker.mask)
         result, _ = run_call(
             agent.run,
             turn,
@@ -116,6 +117,7 @@ class HttpAgent:
     Args:
         spec: Its entry, with `http`.
         env: The turn's environment.
+        mask: Takes secrets out of what becomes a warning.
         model: The model, if one is set.
         keep: Is given the answer as it comes.
 
@@ -128,6 +130,7 @@ class HttpAgent:
         spec: AgentSpec,
         *,
         env: Mapping[str, str],
+        mask: Callable[[str], str],
         model: str | None = None,
         keep: Callable[[bytes], None] = lambda _: None,
     ) -> None:
@@ -143,6 +146,7 @@ class HttpAgent:
         self._env = env
         self._model = model
         self._keep = keep
+        self._mask = mask
 
     async def run(self, turn: Turn) -> AsyncIterator[str | Reply]:
         """Put *turn* to it: yields pieces of the reply, and last a `Reply` with all the rest."""
@@ -293,7 +297,7 @@ class HttpAgent:
                 f"asked for session {asked}, and it answered in {unusable},"
                 " an id that can't be used"
             )
-        denied = said.denied()
+        denied = said.denied(self._mask)
         return Reply(
             text=said.reply() or "",
             native_session=found,

@@ -30,7 +30,8 @@ from routines.agents.http_messages import (
 from routines.agents.reading import LARGEST_JSON, Said, parse_json
 from routines.domain.agent import AgentSpec
 from routines.domain.durable import RunWord, cancel_key, checked_run_id
-from routines.domain.http_agent import HttpDurable, fill_body
+from routines.domain.http_agent import HttpDurable, fill_body, header_secrets
+from routines.domain.masking import Masker, declared_secrets
 from routines.domain.outcome import one_line
 from routines.domain.output_path import MISSING, parse_path
 
@@ -67,7 +68,8 @@ class HttpDurableAgent:
         self._send = send
         self._http = spec.http
         self._durable: HttpDurable = spec.http.durable
-        self._turns = HttpAgent(spec, env=env, model=model)
+        self._mask = Masker((*header_secrets(spec.http, env), *declared_secrets(env))).mask
+        self._turns = HttpAgent(spec, env=env, model=model, mask=self._mask)
         self._env = env
         self._read = {key: parse_path(path) for key, path in spec.read.items()}
 
@@ -153,7 +155,7 @@ class HttpDurableAgent:
     def _reply(self, document: Any) -> Reply:
         said = Said()
         said.take(document, self._read)
-        denied = said.denied()
+        denied = said.denied(self._mask)
         return Reply(
             text=said.reply() or "",
             native_session=said.native_session(),

@@ -96,13 +96,16 @@ class Said:
             return None
         return value if isinstance(value, str) else ""
 
-    def denied(self) -> str | None:
-        """Return the warning about tools that were denied, `denied: Bash, Edit x2`, or None."""
+    def denied(self, mask: Callable[[str], str]) -> str | None:
+        """Return the warning about tools that were denied, `denied: Bash, Edit x2`, or None.
+
+        *mask* takes secrets out of what the program calls them, before that is cut.
+        """
         found = self.values.get("denied", [])
         value = found[0] if len(found) == 1 else found
         if not value:
             return None
-        names = _tool_names(value)
+        names = _tool_names(value, mask)
         return f"{Warn.DENIED}: {names}" if names else Warn.DENIED.value
 
     def usage(self) -> Usage | None:
@@ -251,23 +254,24 @@ def show_unusable_session(value: Any) -> str | None:
     return one_line(_as_text(value), most=_SHOWN_NATIVE_SESSION)
 
 
-def _tool_names(value: Any) -> str:
+def _tool_names(value: Any, mask: Callable[[str], str]) -> str:
     if not isinstance(value, list):
-        return one_line(value, most=_LONGEST_TOOL) if isinstance(value, str) else ""
+        return one_line(mask(value), most=_LONGEST_TOOL) if isinstance(value, str) else ""
     counts: dict[str, int] = {}
     for entry in value:
-        name = _tool_name(entry)
+        name = _tool_name(entry, mask)
         counts[name] = counts.get(name, 0) + 1
     words = [name if count == 1 else f"{name} x{count}" for name, count in counts.items()]
     more = len(words) - _MOST_DENIED
     return ", ".join(words[:_MOST_DENIED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _tool_name(entry: Any) -> str:
+def _tool_name(entry: Any, mask: Callable[[str], str]) -> str:
     if isinstance(entry, dict):
         known = (entry.get(key) for key in ("tool_name", "tool", "name"))
         entry = next((name for name in known if isinstance(name, str)), None)
-    return (one_line(entry, most=_LONGEST_TOOL) if isinstance(entry, str) else "") or "a tool"
+    name = one_line(mask(entry), most=_LONGEST_TOOL) if isinstance(entry, str) else ""
+    return name or "a tool"
 
 
 def _joined(values: Sequence[Any]) -> str | None:

@@ -499,7 +499,7 @@ class TurnSteps:
         left = self._leave_open(work, result, detail, spent)
         if left is not None:
             return left
-        warnings = set(result.reply.warnings)
+        warnings = {self.masker.mask(warning) for warning in result.reply.warnings}
         if cut:
             warnings.add(Warn.TRUNCATED.value)
         if not reply.strip():

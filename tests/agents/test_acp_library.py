@@ -13,6 +13,7 @@ from routines.agents.acp_protocol import Asked, Conversation, Server
 from routines.agents.base import Usage
 from routines.domain.acp_agent import DEFAULT_ACP_READ, AcpSpec
 from routines.domain.agent import AgentKind, AgentSpec
+from routines.domain.masking import Masker
 from routines.domain.outcome import Outcome
 from tests.agents.stubs import RealClock, make_turn
 
@@ -45,7 +46,7 @@ def converse(answers, *, session=None, authenticate=None):
     asked = Asked(
         prompt="hi", cwd="/ws", native_session=session, servers=(SERVER,), version="1.0.0"
     )
-    conversation = Conversation(asked, spec)
+    conversation = Conversation(asked, spec, mask=Masker().mask)
     conversation.begin(lambda data: said.append(json.loads(data)))
     for answer in answers:
         message = {"jsonrpc": "2.0", **answer}

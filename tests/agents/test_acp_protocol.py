@@ -2,12 +2,14 @@
 
 import json
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from routines.agents.acp_protocol import Asked, Conversation
 from routines.domain.acp_agent import DEFAULT_ACP_READ, AcpSpec
 from routines.domain.agent import AgentKind, AgentSpec
+from routines.domain.masking import Masker
 from routines.domain.outcome import Outcome
 
 SPEC = AgentSpec(name="x", kind=AgentKind.ACP, acp=AcpSpec(kinds=("read",)), read=DEFAULT_ACP_READ)
@@ -49,8 +51,13 @@ STEPS = [
 ]
 
 
+SECRET = "correct-horse-battery"
+MASK = Masker([SECRET]).mask
+
+
 def begin(said, session=None):
-    conversation = Conversation(Asked(prompt="hi", cwd="/ws", native_session=session), SPEC)
+    asked = Asked(prompt="hi", cwd="/ws", native_session=session)
+    conversation = Conversation(asked, SPEC, mask=MASK)
     conversation.begin(lambda data: said.append(json.loads(data)))
     return conversation
 
@@ -106,3 +113,35 @@ def test_answer_that_comes_twice_is_one():
     conversation.hear(line(first) * 3)
 
     assert [message["method"] for message in said] == ["initialize", "session/new"]
+
+
+def prompted(said, session=None):
+    """Return a conversation that has been given its prompt."""
+    conversation = begin(said, session)
+    for step in STEPS[: 2 - (session is not None)]:
+        conversation.hear(line({"id": said[-1]["id"], **step}))
+    return conversation
+
+
+def asks(number, **call):
+    params = {"sessionId": "s", "toolCall": call, "options": []}
+    return line({"id": number, "method": "session/request_permission", "params": params})
+
+
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [
+        ({"title": f"curl -H 'X-Key: {SECRET}'"}, "curl -H 'X-Key: ***'"),
+        # The cut would leave the head of it.
+        ({"title": f"{'x' * 50} {SECRET} y"}, f"{'x' * 50} *** y"),
+        ({"title": "", "kind": f"{SECRET}\x1b[2J"}, "***\\x1b[2J"),
+        ({"kind": "k" * 100_000}, "k" * 57 + "..."),
+        ({"title": "\n", "kind": "execute"}, "execute"),
+        ({}, "a tool"),
+    ],
+)
+def test_what_was_denied_is_said_without_secrets_in_a_few_words(call, shown):
+    conversation = prompted([])
+    conversation.hear(asks(1, **call))
+
+    assert conversation.reply()[1] == (f"denied: {shown}",)

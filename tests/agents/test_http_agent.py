@@ -206,6 +206,14 @@ def test_what_a_server_repeats_of_a_secret_is_masked_in_what_is_kept(ask, tmp_pa
     assert (tmp_path / "o" / "stdout.log").read_text() == '{"reply": "your key is ***"}'
 
 
+def test_secret_in_what_a_tool_that_was_denied_is_called_is_masked_before_the_cut(ask):
+    denied = [{"name": f"{'x' * 30} {SECRET}"}]
+    read = {"reply": "reply", "denied": "denied"}
+    result = ask(saying({"reply": "ok", "denied": denied}), read=read, masker=Masker([SECRET]))
+
+    assert result.reply.warnings == (f"denied: {'x' * 30} ***",)
+
+
 # What comes back --------------------------------------------------------------------------------
 
 

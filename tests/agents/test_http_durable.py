@@ -228,6 +228,13 @@ def test_state_of_a_run_is_the_servers_word_by_what_it_means(far, body, word, de
     assert (str(state.word), state.detail) == (word, detail)
 
 
+def test_secret_in_what_a_tool_that_was_denied_is_called_is_masked_before_the_cut(far):
+    body = {"state": "completed", "denied": [f"{'x' * 30} correct-horse-battery"]}
+    agent, _ = far(saying(body), read={"denied": "denied"}, env={"KEY": "correct-horse-battery"})
+
+    assert inspect(agent).reply.warnings == (f"denied: {'x' * 30} ***",)
+
+
 def test_reply_of_a_run_is_read_by_the_paths_of_the_entry(far):
     body = {"state": "completed", "out": {"text": "done"}, "thread": "t-1", "usd": 0.5}
     read = {"reply": "out.text", "native_session": "thread", "cost": "usd"}

@@ -1,9 +1,11 @@
 """What a turn prints of its secrets is kept nowhere: not in logs, reply, or record."""
 
+import json
 import logging
 import sys
 from pathlib import Path
 
+from routines.agents.base import Reply
 from routines.domain.agent import AgentKind, AgentSpec, OutputFormat
 from routines.operations.log_lines import LineFormatter
 from routines.testing import RecordingAgent
@@ -59,6 +61,29 @@ async def test_secret_in_what_an_agent_says_as_json_is_masked(stage):
         record = await engine.run("digest")
 
     assert record.end["reply"] == "key *** ok"
+
+
+async def test_secret_in_what_a_tool_that_was_denied_is_called_is_masked_before_the_cut(stage):
+    tool = f"{'x' * 30} {FORM}"
+    spec = AgentSpec(
+        name="teller",
+        kind=AgentKind.COMMAND,
+        command=(sys.executable, "-c", f"print({json.dumps({'r': 'ok', 'd': [tool]})!r})"),
+        output=OutputFormat.JSON,
+        read={"reply": "r", "denied": "d"},
+    )
+    async with stage.running(routine(agent="teller"), agents={"teller": spec}) as engine:
+        record = await engine.run("digest")
+
+    assert record.end["warnings"] == [f"denied: {'x' * 30} ***"]
+
+
+async def test_secret_in_the_warnings_of_an_agent_of_the_host_is_masked(stage):
+    stage.agent = RecordingAgent(lambda _turn: Reply(text="ok", warnings=(f"denied: {FORM}",)))
+    async with stage.running(routine()) as engine:
+        record = await engine.run("digest")
+
+    assert record.end["warnings"] == ["denied: ***"]
 
 
 async def test_secret_in_the_words_of_an_agent_of_the_host_is_masked(stage):
