@@ -42,7 +42,8 @@ class Pump:
         keeps_open: bool = False,
     ) -> None:
         self._process = process
-        self._prompt = memoryview(prompt)
+        # Grows at its end and shrinks at its head, and neither copies what waits.
+        self._waiting = bytearray(prompt)
         self._keeps_open = keeps_open
         self._selector = selectors.DefaultSelector()
         self._exit_fd = self._announce_exit(process.pid)
@@ -130,17 +131,17 @@ class Pump:
         pipe = self._process.stdin
         if pipe is None or pipe.closed:
             return
-        if not self._prompt:
+        if not self._waiting:
             self._selector.register(pipe, selectors.EVENT_WRITE)
-        self._prompt = memoryview(bytes(self._prompt) + data)
+        self._waiting += data
 
     def hang_up(self) -> None:
         """Close stdin: there will be no more."""
         pipe = self._process.stdin
         if pipe is None or pipe.closed:
             return
-        if self._prompt:
-            self._prompt = self._prompt[:0]
+        if self._waiting:
+            self._waiting.clear()
             self._drop(pipe)
         else:
             with contextlib.suppress(OSError):
@@ -176,16 +177,16 @@ class Pump:
 
     def _write(self, pipe: IO[bytes]) -> None:
         try:
-            written = os.write(pipe.fileno(), self._prompt[:_WRITE_BYTES])
+            written = os.write(pipe.fileno(), self._waiting[:_WRITE_BYTES])
         except BlockingIOError:
             return
         except OSError:
             # It does not want the rest; that is its right, and its exit says how it went.
-            self._prompt = self._prompt[:0]
+            self._waiting.clear()
             self._keeps_open = False
         else:
-            self._prompt = self._prompt[written:]
-        if self._prompt:
+            del self._waiting[:written]
+        if self._waiting:
             return
         if self._keeps_open:
             self._selector.unregister(pipe)
