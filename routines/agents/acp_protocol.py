@@ -31,6 +31,9 @@ _NO_SUCH_RESOURCE = -32002
 # An agent asks a few times a turn. One that asks without end, and perhaps reads no answer, would
 # fill the memory with them.
 _MOST_REQUESTS = 10_000
+# The answer says it again. A number or a UUID is far shorter; of megabytes it would fill the memory
+# where the agent reads no answer.
+_LONGEST_ID = 256
 # More tools than a person would read about in a warning.
 _MOST_DENIED = 20
 _LONGEST_TOOL = 60
@@ -376,6 +379,9 @@ class Conversation:
         self._requests += 1
         if self._requests > _MOST_REQUESTS:
             self._end(Outcome.FAILED, Reason.BAD_OUTPUT, "it asks without end")
+            return
+        if len(str(number)) > _LONGEST_ID:
+            self._end(Outcome.FAILED, Reason.BAD_OUTPUT, "it asks under an id without end")
             return
         if method == "session/request_permission":
             self._send({"id": number, "result": {"outcome": self._decide(params)}})

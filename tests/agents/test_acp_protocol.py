@@ -10,7 +10,7 @@ from routines.agents.acp_protocol import Asked, Conversation
 from routines.domain.acp_agent import DEFAULT_ACP_READ, AcpSpec
 from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.masking import Masker
-from routines.domain.outcome import Outcome
+from routines.domain.outcome import Outcome, Reason
 
 SPEC = AgentSpec(name="x", kind=AgentKind.ACP, acp=AcpSpec(kinds=("read",)), read=DEFAULT_ACP_READ)
 WORDS = st.sampled_from(
@@ -145,3 +145,25 @@ def test_what_was_denied_is_said_without_secrets_in_a_few_words(call, shown):
     conversation.hear(asks(1, **call))
 
     assert conversation.reply()[1] == (f"denied: {shown}",)
+
+
+@pytest.mark.parametrize("number", ["x" * 257, 10**256], ids=["text", "number"])
+@pytest.mark.parametrize("method", ["session/request_permission", "fs/read_text_file"])
+def test_question_under_an_id_without_end_fails_and_is_not_answered(method, number):
+    said = []
+    conversation = prompted(said)
+    known = len(said)
+    conversation.hear(line({"id": number, "method": method, "params": {"sessionId": "s"}}))
+
+    verdict = conversation.verdict
+    assert (verdict.outcome, verdict.reason) == (Outcome.FAILED, Reason.BAD_OUTPUT)
+    assert verdict.detail == "it asks under an id without end"
+    assert len(said) == known
+
+
+@pytest.mark.parametrize("number", ["x" * 256, -(10**254), "", 0], ids=["text", "number", "", "0"])
+def test_question_is_answered_under_its_own_id(number):
+    said = []
+    prompted(said).hear(line({"id": number, "method": "fs/read_text_file"}))
+
+    assert said[-1]["id"] == number
