@@ -7,6 +7,7 @@ here against its models.
 """
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,17 @@ WAKE_TITLES = tuple(f"{tool} ({WAKE_SERVER} MCP Server)" for tool in ("wake", "u
 _NO_SUCH_METHOD = -32601
 _LOGIN_NEEDED = -32000
 _NO_SUCH_RESOURCE = -32002
+# The conversation itself, with at most its id between: what else was not found (an MCP server, a
+# file of the agent's own) may be there again in a minute, and a conversation that was thrown away
+# never is.
+_SAYS_LOST = re.compile(
+    r"""
+      \b(?:session|conversation)(?:[ _-]?id)? (?:[ ]with[ ]id)? (?::?[ ][^ ,;]+)? :?
+      [ ](?:was[ ]|is[ ])?not[ ]found\b
+    | ^not[ ]found:?[ ](?:session|conversation)\b
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
 # An agent asks a few times a turn. One that asks without end, and perhaps reads no answer, would
 # fill the memory with them.
 _MOST_REQUESTS = 10_000
@@ -367,7 +379,7 @@ class Conversation:
             self._end(None, Reason.NOT_STARTED, detail)
 
     def _says_lost(self, error: dict[str, Any], text: str) -> bool:
-        if error.get("code") == _NO_SUCH_RESOURCE or "not found" in text.lower():
+        if error.get("code") == _NO_SUCH_RESOURCE or _SAYS_LOST.search(text):
             return True
         return any(sign in text for sign in self._lost.error)
 

@@ -300,6 +300,7 @@ def test_error_that_the_entry_lists_never_started_unless_it_had_begun(run):
         # What is not there any more, and what may be there again in a minute.
         ([], "s-0", LOST, "Resource not found"),
         (["fails-at:session/load:-32603:Session not found"], "s-1", LOST, "not found"),
+        (["fails-at:session/load:-32603:MCP server x not found"], "s-1", NEVER, "not found"),
         (["fails-at:session/load:-32603:disk trouble"], "s-1", NEVER, "disk trouble"),
         (["fails-at:session/load:-32000:Log in"], "s-1", FAILED, "logged in"),
     ],

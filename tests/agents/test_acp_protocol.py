@@ -167,3 +167,32 @@ def test_question_is_answered_under_its_own_id(number):
     prompted(said).hear(line({"id": number, "method": "fs/read_text_file"}))
 
     assert said[-1]["id"] == number
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ({"code": -32002, "message": "gone"}, Reason.SESSION_LOST),
+        ({"message": "Session not found"}, Reason.SESSION_LOST),
+        ({"message": "no", "data": {"details": "Session not found: s"}}, Reason.SESSION_LOST),
+        ({"message": "Error: session 's.1:2' not found."}, Reason.SESSION_LOST),
+        ({"message": "Session with id s was not found"}, Reason.SESSION_LOST),
+        ({"message": "sessionId: s not found"}, Reason.SESSION_LOST),
+        ({"message": "the conversation s: not found"}, Reason.SESSION_LOST),
+        ({"message": "Not found: session s"}, Reason.SESSION_LOST),
+        # Something else was not there, and the conversation may well be.
+        ({"message": "MCP server 'routines' not found"}, Reason.NOT_STARTED),
+        ({"message": "session s: MCP server 'routines' not found"}, Reason.NOT_STARTED),
+        ({"message": "MCP server not found in session s"}, Reason.NOT_STARTED),
+        ({"message": "can't load session s since its tool x was not found"}, Reason.NOT_STARTED),
+        ({"message": "session/load failed, command not found"}, Reason.NOT_STARTED),
+        ({"message": "session", "data": "not found"}, Reason.NOT_STARTED),
+    ],
+)
+def test_only_a_conversation_that_is_itself_not_found_is_gone(error, reason):
+    said = []
+    conversation = begin(said, "s")
+    for answer in (STEPS[0], {"error": error}):
+        conversation.hear(line({"id": said[-1]["id"], **answer}))
+
+    assert (conversation.verdict.outcome, conversation.verdict.reason) == (None, reason)
