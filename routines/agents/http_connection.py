@@ -171,6 +171,8 @@ async def _chunks(
                 continue
             for piece in inflate.pieces(chunk):
                 yield piece
+        if inflate is not None:
+            inflate.end()
 
 
 class _Inflate:
@@ -178,6 +180,7 @@ class _Inflate:
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(_ANY_WINDOW)
+        self._begun = False
 
     @classmethod
     def of(cls, coding: str) -> "_Inflate | None":
@@ -196,10 +199,22 @@ class _Inflate:
         """Return what *data* holds."""
         try:
             while data:
+                if self._zlib.eof:
+                    # Gzip allows one after another, and zeros behind the last.
+                    data = data.lstrip(b"\0")
+                    if not data:
+                        return
+                    self._zlib = zlib.decompressobj(_ANY_WINDOW)
+                self._begun = True
                 yield self._zlib.decompress(data, _INFLATE_BYTES)
-                data = self._zlib.unconsumed_tail
+                data = self._zlib.unused_data or self._zlib.unconsumed_tail
         except zlib.error as error:
             raise BadOutput("the answer can't be decompressed") from error
+
+    def end(self) -> None:
+        """Say that there is no more of it."""
+        if self._begun and not self._zlib.eof:
+            raise BadOutput("the compressed answer breaks off")
 
 
 @contextlib.contextmanager

@@ -294,6 +294,26 @@ def test_answer_that_was_compressed_on_the_way_is_read(ask, coding):
     assert ask(saying(packed, Content_Encoding=coding)).reply.text == "packed"
 
 
+def test_answer_that_was_compressed_in_parts_is_read_whole(ask):
+    packed = gzip.compress(b'{"reply": ') + gzip.compress(b'"whole"}') + bytes(9)
+
+    assert ask(saying(packed, Content_Encoding="gzip")).reply.text == "whole"
+
+
+@pytest.mark.parametrize("output", ["text", "json", "jsonl", "events"])
+@pytest.mark.parametrize("kept", [12, -9, -4])
+def test_compressed_answer_that_breaks_off_is_bad_output(ask, output, kept):
+    whole = gzip.compress(b'data: {"reply": "half of it", "n": [' + b"1, " * 100)
+    result = ask(saying(whole[:kept], Content_Encoding="gzip"), output=output)
+
+    assert end(result) == BAD
+    assert result.detail == "the compressed answer breaks off"
+
+
+def test_compressed_answer_of_nothing_is_empty(ask):
+    assert "empty" in ask(saying(b"", Content_Encoding="gzip")).detail
+
+
 def test_gzip_bomb_is_bad_output_and_fills_no_memory(ask):
     bomb = gzip.compress(bytes(1 << 28))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
