@@ -40,16 +40,15 @@ def read_agent(node: Node, name: str, at: str, report: Report) -> AgentSpec | No
         report.add(place, f"{at}.{ways[1]}", f"{at} has {' and '.join(ways)}", "keep one of them")
     elif ways == ["python"]:
         _check_function(values, at, report)
-    elif ways in (["http"], ["acp"]):
+    elif ways == ["http"]:
+        check_http(values, at, report, is_right=len(report.problems) == before)
+    elif ways == ["acp"]:
+        check_acp(values, at, report)
+    elif ways:
         if len(report.problems) == before:
-            check = check_http if ways == ["http"] else check_acp
-            check(values, at, report)
-    elif len(report.problems) == before:
-        values = _with_preset(values)
-        _Together(values, at, report).check()
-    if ways and "http" not in ways:
+            values = _with_preset(values)
+            _Together(values, at, report).check()
         check_no_http(values, at, report)
-    if ways and "acp" not in ways:
         check_no_acp(values, at, report)
     return spec_of(name, values.by_key) if len(report.problems) == before else None
 
@@ -74,7 +73,7 @@ def _is_misspelt(report: Report, before: int) -> bool:
 def _check_function(values: Values, at: str, report: Report) -> None:
     for key in values.nodes:
         if key in OF_COMMANDS:
-            message = f"`{key}` has no meaning beside `python`"
+            message = f"{at}.{key}: `{key}` has no meaning beside `python`"
             report.add(values.nodes[key], f"{at}.{key}", message, "remove the key")
 
 

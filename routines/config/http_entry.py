@@ -275,8 +275,16 @@ _SIGNS = ("busy", "not_started", "lost")
 _SIGNS_OF_HTTP = tuple(key.name for key in HTTP_SIGNS)
 
 
-def check_http(values: Values, at: str, report: Report) -> None:
-    """Report what does not go together in an entry with `http:`."""
+def check_http(values: Values, at: str, report: Report, *, is_right: bool) -> None:
+    """Report what does not go together in an entry with `http:`.
+
+    Args:
+        values: Of the entry.
+        at: Where it stands.
+        report: Where problems go.
+        is_right: Whether each key is right by itself; else only what is wrong whatever the others
+            say is reported.
+    """
     refused = _Refused(values, at, report)
     for key in values.nodes:
         if key not in _FOR_HTTP + _ONLY_FOR_HTTP:
@@ -286,6 +294,11 @@ def check_http(values: Values, at: str, report: Report) -> None:
         for key in values.get(sign, {}):
             if key not in _SIGNS_OF_HTTP:
                 refused(sign, f"a server has no `{key}`", "use `status` and `when`")
+    if is_right:
+        _check_together(values, refused)
+
+
+def _check_together(values: Values, refused: "_Refused") -> None:
     output = values.get("output", OutputFormat.JSON)
     streams = output in {OutputFormat.EVENTS, OutputFormat.JSONL}
     if "events" in values.nodes and not streams:

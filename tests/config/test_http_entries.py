@@ -137,6 +137,21 @@ def test_what_could_not_work_is_refused_with_a_cure(parse_workspace, lines, key,
 
 
 @pytest.mark.parametrize(
+    "lines",
+    [
+        "output: events\nevents: {text: 1, nmae: x}",
+        "output: events\nevnts: {text: {a: b}}",
+        'body: {p: "{prompt}", s: "{native_session}"}\nread: {native_sesion: id}',
+        "durable: nothing",
+    ],
+)
+def test_what_follows_from_a_key_that_is_wrong_is_not_said_as_well(parse_workspace, lines):
+    _, problems = parse_workspace(entry(lines))
+    assert problems
+    assert not [p for p in problems if "nothing says" in p.message or "missing" in p.message]
+
+
+@pytest.mark.parametrize(
     "line",
     [
         'body: {p: "{prompt}"}',

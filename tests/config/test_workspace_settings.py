@@ -99,6 +99,39 @@ def test_a_key_of_commands_beside_a_function_is_refused(parse_workspace, key):
     assert "has no meaning beside `python`" in found.message
 
 
+@pytest.mark.parametrize(
+    ("way", "line"),
+    [
+        ("python: a:b", "busy: {status: [409]}"),
+        ("python: a:b", "output: events"),
+        ("python: a:b", "approve: {kinds: [read]}"),
+        ("http: http://x/", "approve: {kinds: [read]}"),
+        ("http: http://x/", "authenticate: x"),
+        ("acp: [x]", "busy: {status: [409]}"),
+        ("acp: [x]", "output: events"),
+        ("acp: [x]", "headers: {A: b}"),
+        ("command: [x]", "busy: {status: [409]}"),
+        ("command: [x]", "approve: {kinds: [read]}"),
+    ],
+)
+def test_a_key_of_another_way_is_one_problem_with_one_cure(parse_workspace, way, line):
+    found = only(parse_workspace(agent(f"{way}\n{line}")))
+    key = f"agents.a.{line.partition(':')[0]}"
+    assert found.key == key
+    assert found.message.startswith(f"{key}: ")
+    assert found.cure
+
+
+@pytest.mark.parametrize(
+    ("way", "line"),
+    [("http: http://x/", "stop: [TERM]"), ("acp: [x]", "first: [x]"), ("python: a:b", "first: [x]")],
+)
+def test_a_key_of_another_way_is_said_beside_another_problem(parse_workspace, way, line):
+    _, problems = parse_workspace(agent(f"{way}\n{line}\nnonsense: 1"))
+    keys = {problem.key for problem in problems}
+    assert keys == {f"agents.a.{line.partition(':')[0]}", "agents.a.nonsense"}
+
+
 def test_an_agent_is_driven_in_one_way(parse_workspace):
     assert (
         "has command and python"
