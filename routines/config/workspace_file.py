@@ -77,7 +77,7 @@ class WorkspaceSettings:
 
     def knows_agent(self, name: str) -> bool:
         """Return whether a routine may name this agent."""
-        return self.spec_of(name) is not None or not self.is_whole
+        return name in self.agent_names or not self.is_whole
 
     def spec_of(self, name: str) -> AgentSpec | None:
         """Return how the agent of that name is driven: an entry, a preset or echo; else None."""
