@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from routines.agents.base import Turn, TurnResult
 from routines.agents.durable import agent_of, find_durable
-from routines.agents.http_durable import http_durable
 from routines.domain.agent import AgentKind
 from routines.domain.outcome import Outcome, Reason, one_line
 from routines.engine.clock import SystemClock
@@ -83,6 +82,9 @@ def _find(
     """Return the durable agent that *work* names, or the class of it; None if it is not durable."""
     spec = work.agent
     if spec is not None and spec.http is not None and spec.http.durable is not None:
+        # Here and not above: no turn of a Python function needs it.
+        from routines.agents.http_durable import http_durable
+
         return http_durable(spec, env=env, model=work.model)
     if spec is None or spec.kind is not AgentKind.PYTHON:
         return None
