@@ -30,6 +30,7 @@ from routines.agents.http_messages import (
     request_headers,
     says,
     says_busy,
+    text_at,
     words_of,
 )
 from routines.agents.output import Lines, open_captures
@@ -320,6 +321,8 @@ class _Stream:
         self, http: HttpSpec, read: Mapping[str, OutputPath], parser: ServerSentEvents | JsonLines
     ) -> None:
         self._events = http.events
+        named = http.events.name
+        self._name_at = None if named is None else parse_path(named)
         self._read = read
         self._pieces = {name: parse_path(path) for name, path in http.events.text.items()}
         self._parser = parser
@@ -343,9 +346,9 @@ class _Stream:
     def take(self, event: Event, document: Any) -> str:
         """Take one event in; return the piece of the reply that it carries."""
         self.count += 1
-        raw = event.data.decode("utf-8", "replace").strip()
         if document is MISSING:
             # Not all that ends a stream is JSON: `data: [DONE]`.
+            raw = event.data.decode("utf-8", "replace").strip()
             self.over = raw in self._events.end or event.name in self._events.end
             self._bad += not self.over
             return ""
@@ -363,9 +366,7 @@ class _Stream:
         return piece
 
     def _name(self, event: Event, document: Any) -> str:
-        if self._events.name is None:
-            return event.name
-        return first_text(document, self._events.name)
+        return event.name if self._name_at is None else text_at(document, self._name_at)
 
     def judge(self) -> None:
         """Say whether the stream has ended as it should."""

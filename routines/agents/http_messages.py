@@ -16,7 +16,7 @@ from routines.domain.http_agent import (
     header_values,
 )
 from routines.domain.outcome import one_line
-from routines.domain.output_path import MISSING, parse_path
+from routines.domain.output_path import MISSING, OutputPath, parse_path
 
 # Where a refusal has its words, whichever is a text.
 _WORDS_AT = ("error.message", "message", "details", "detail", "reason", "error", "title")
@@ -98,7 +98,12 @@ def _folded(word: str) -> str:
 
 def first_text(document: Any, path: str) -> str:
     """Return the first text that *document* has at *path*, "" if it has none."""
-    found = () if document is MISSING else parse_path(path).of(document)
+    return text_at(document, parse_path(path))
+
+
+def text_at(document: Any, path: OutputPath) -> str:
+    """Return the first text that *document* has at *path*, as `first_text` does."""
+    found = () if document is MISSING else path.of(document)
     return next((one for one in found if isinstance(one, str)), "")
 
 
