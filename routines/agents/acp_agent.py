@@ -12,7 +12,7 @@ from routines.agents.acp_protocol import Asked, Conversation, Server, Verdict
 from routines.agents.base import Reply, Turn, TurnResult
 from routines.agents.command_words import command_words
 from routines.agents.output import Capture, Lines, open_captures
-from routines.agents.programs import STOP_WORDS, TIMEOUT, Ended, run_program, signal_words
+from routines.agents.programs import Ended, ended_by_us, run_program, signal_words
 from routines.agents.starting import CannotStart, utf8
 from routines.agents.trees import STOP_INTERVAL_S
 from routines.domain.agent import AgentSpec
@@ -146,18 +146,10 @@ def run_acp(
         err_lines.close()
     verdict = conversation.verdict
     if ended.why is not None:
-        verdict = _ended_by_us(ended.why, timeout)
+        verdict = Verdict(*ended_by_us(ended.why, timeout))
     elif verdict is None:
         verdict = _never_finished(conversation, ended, err, carried.overdue, handshake)
     return _result(conversation, verdict, ended)
-
-
-def _ended_by_us(why: str, timeout: timedelta) -> Verdict:
-    if why == TIMEOUT:
-        limit = f"ended at its limit of {format_span(timeout)}"
-        return Verdict(Outcome.TIMED_OUT, Reason.TIMEOUT, limit)
-    outcome, reason = STOP_WORDS.get(why, STOP_WORDS["stop"])
-    return Verdict(outcome, reason, "ended on request")
 
 
 def _never_finished(

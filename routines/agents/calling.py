@@ -27,10 +27,9 @@ from routines.agents.base import (
     Usage,
 )
 from routines.agents.output import Capture, bounded
-from routines.agents.programs import STOP_WORDS
+from routines.agents.programs import TIMEOUT, ended_by_us
 from routines.agents.reading import check_native_session
 from routines.domain.clock import Clock
-from routines.domain.durations import format_span
 from routines.domain.outcome import Outcome, Reason, Warn, one_line
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 # How often a cancel or a stop is looked for (L17 asks for a second).
 _LOOK_EVERY_S = 0.5
-_TIMEOUT = "timeout"
 # More warnings than the closed list has words can only be a mistake of the function's.
 _MOST_WARNINGS = 10
 
@@ -156,7 +154,7 @@ def _watch(
     """Wait for the call's end; return why it is to be ended by us, None if it ended."""
     while not call.done.is_set():
         now = clock.awake()
-        why = _TIMEOUT if now >= limit else stop_requested()
+        why = TIMEOUT if now >= limit else stop_requested()
         if why is not None:
             # It may have ended while we asked; then it is judged by how it did.
             return None if call.done.is_set() else why
@@ -272,7 +270,9 @@ def _as_reply(answer: Any) -> Reply:
 
 def _judge(call: _Call, why: str | None, timeout: timedelta) -> TurnResult:
     if why is not None:
-        return _ended_by_us(call, why, timeout)
+        outcome, reason, detail = ended_by_us(why, timeout)
+        reply = checked_reply(call.so_far())
+        return TurnResult(outcome=outcome, reason=reason, detail=detail, reply=reply)
     if call.error is not None:
         return _raised(call, call.error)
     reply = checked_reply(call.so_far())
@@ -282,17 +282,6 @@ def _judge(call: _Call, why: str | None, timeout: timedelta) -> TurnResult:
     if not reply.text.strip() and Warn.EMPTY_REPLY not in reply.warnings:
         reply = replace(reply, warnings=(*reply.warnings, Warn.EMPTY_REPLY.value))
     return TurnResult(outcome=Outcome.COMPLETED, reply=reply)
-
-
-def _ended_by_us(call: _Call, why: str, timeout: timedelta) -> TurnResult:
-    reply = checked_reply(call.so_far())
-    if why == _TIMEOUT:
-        detail = f"ended at its limit of {format_span(timeout)}"
-        return TurnResult(
-            outcome=Outcome.TIMED_OUT, reason=Reason.TIMEOUT, detail=detail, reply=reply
-        )
-    outcome, reason = STOP_WORDS.get(why, STOP_WORDS["stop"])
-    return TurnResult(outcome=outcome, reason=reason, detail="ended on request", reply=reply)
 
 
 def _raised(call: _Call, error: BaseException) -> TurnResult:

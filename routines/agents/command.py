@@ -7,13 +7,12 @@ from datetime import timedelta
 from routines.agents.base import Reply, Turn, TurnResult
 from routines.agents.command_words import asked_session, command_words
 from routines.agents.output import Capture, Lines, bounded, open_captures
-from routines.agents.programs import STOP_WORDS, TIMEOUT, Ended, run_program, signal_words
+from routines.agents.programs import Ended, ended_by_us, run_program, signal_words
 from routines.agents.reading import Reader, Said
 from routines.agents.starting import CannotStart, utf8
 from routines.agents.trees import STOP_INTERVAL_S
 from routines.domain.agent import AgentSpec, OutputFormat, PromptBy, Signs
 from routines.domain.clock import Clock
-from routines.domain.durations import format_span
 from routines.domain.masking import Masker
 from routines.domain.outcome import Outcome, Reason, Warn, one_line
 
@@ -138,7 +137,8 @@ class _Judge:
     def _verdict(self) -> tuple[Outcome | None, Reason | None, str]:
         ended = self.ended
         if ended.why is not None:
-            return self._verdict_of_ours(ended.why)
+            outcome, reason, words = ended_by_us(ended.why, self.timeout)
+            return outcome, reason, self._because(words)
         if ended.signal is not None:
             return Outcome.FAILED, Reason.SIGNAL, self._because(signal_words(ended.signal))
         if ended.code is None:
@@ -188,13 +188,6 @@ class _Judge:
         if declared is None:
             return self.said.error() if self.ended.code else None
         return declared or self.said.error() or self.said.reply()
-
-    def _verdict_of_ours(self, why: str) -> tuple[Outcome, Reason | None, str]:
-        if why == TIMEOUT:
-            limit = f"ended at its limit of {format_span(self.timeout)}"
-            return Outcome.TIMED_OUT, Reason.TIMEOUT, self._because(limit)
-        outcome, reason = STOP_WORDS.get(why, STOP_WORDS["stop"])
-        return outcome, reason, self._because("ended on request")
 
     def _verdict_of_exit_0(self) -> tuple[Outcome, Reason | None, str]:
         # Never trust exit 0 alone: a program that prints its own failure ends with it too.

@@ -11,6 +11,7 @@ from routines.agents.pump import Pump
 from routines.agents.starting import start
 from routines.agents.trees import STOP_INTERVAL_S, Tree, end_tree, own_children
 from routines.domain.clock import Clock
+from routines.domain.durations import format_limit
 from routines.domain.outcome import Outcome, Reason
 
 # How often a cancel or a stop is looked for (L17 asks for a second).
@@ -52,6 +53,20 @@ class Ended:
     signal: int | None
     why: str | None
     remain: tuple[int, ...] = ()
+
+
+def ended_by_us(why: str, timeout: timedelta) -> tuple[Outcome, Reason | None, str]:
+    """Return outcome, reason and words of a turn that we ended.
+
+    Args:
+        why: `Ended.why`.
+        timeout: What its limit was.
+    """
+    if why == TIMEOUT:
+        limit = f"ended at its limit of {format_limit(timeout)}"
+        return Outcome.TIMED_OUT, Reason.TIMEOUT, limit
+    outcome, reason = STOP_WORDS.get(why, STOP_WORDS["stop"])
+    return outcome, reason, "ended on request"
 
 
 def signal_words(number: int) -> str:

@@ -1,5 +1,6 @@
 """Spans of time as text: one grammar for YAML, the command line and the tools."""
 
+import math
 import re
 from datetime import timedelta
 
@@ -45,6 +46,14 @@ def format_span(span: timedelta) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts) or "0s"
+
+
+def format_limit(span: timedelta) -> str:
+    """Return what is left of a limit as `format_span` does, a second begun counted as whole.
+
+    What is left when a turn starts is a little less than the limit: cut off, 1 s would read `0s`.
+    """
+    return format_span(timedelta(seconds=math.ceil(span.total_seconds())))
 
 
 def humanize(span: timedelta) -> str:

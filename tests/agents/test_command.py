@@ -898,6 +898,13 @@ def test_timed_out_turn_says_what_it_last_said(run, limit):
     assert result.detail == "ended at its limit of 30m: retrying in 30 s"
 
 
+def test_limit_is_shown_whole_although_a_moment_of_it_went_by_before_the_start(run, limit):
+    left = HALF_AN_HOUR - timedelta(milliseconds=1)
+    result = run("sh", "-c", "touch ready; sleep 300", **limit | {"timeout": left})
+
+    assert result.detail == "ended at its limit of 30m"
+
+
 class WordOnce:
     """Answers *word* once the agent is ready, and then what comes after."""
 

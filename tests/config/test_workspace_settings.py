@@ -124,7 +124,11 @@ def test_a_key_of_another_way_is_one_problem_with_one_cure(parse_workspace, way,
 
 @pytest.mark.parametrize(
     ("way", "line"),
-    [("http: http://x/", "stop: [TERM]"), ("acp: [x]", "first: [x]"), ("python: a:b", "first: [x]")],
+    [
+        ("http: http://x/", "stop: [TERM]"),
+        ("acp: [x]", "first: [x]"),
+        ("python: a:b", "first: [x]"),
+    ],
 )
 def test_a_key_of_another_way_is_said_beside_another_problem(parse_workspace, way, line):
     _, problems = parse_workspace(agent(f"{way}\n{line}\nnonsense: 1"))

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from routines.domain.durations import format_span, humanize, parse_span
+from routines.domain.durations import format_limit, format_span, humanize, parse_span
 from routines.errors import InvalidSpan
 
 SECOND, MINUTE, HOUR, DAY = (timedelta(seconds=n) for n in (1, 60, 3600, 86400))
@@ -79,6 +79,14 @@ def test_a_span_of_more_than_a_hundred_years_is_refused():
 def test_a_span_is_written_exactly_as_it_is_read(span, text):
     assert format_span(span) == text
     assert parse_span(text) == span
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1, "1s"), (0.999, "1s"), (0.001, "1s"), (59.01, "1m"), (0, "0s"), (-0.5, "0s")],
+)
+def test_what_is_left_of_a_limit_is_never_shown_as_less(seconds, text):
+    assert format_limit(timedelta(seconds=seconds)) == text
 
 
 @pytest.mark.parametrize("seconds", [1, 61, 3599, 3661, 86399, 90061, 604799, 694861, 10**9])
