@@ -12,7 +12,7 @@ from routines.agents.acp_protocol import Asked, Conversation, Server, Verdict
 from routines.agents.base import Reply, Turn, TurnResult
 from routines.agents.command_words import command_words
 from routines.agents.output import Capture, Lines, open_captures
-from routines.agents.programs import Ended, ended_by_us, run_program, signal_words
+from routines.agents.programs import Ended, ended_by_us, run_program, signal_words, with_remains
 from routines.agents.starting import CannotStart, utf8
 from routines.agents.trees import STOP_INTERVAL_S
 from routines.domain.agent import AgentSpec
@@ -176,10 +176,6 @@ def _never_finished(
 
 def _result(conversation: Conversation, verdict: Verdict, ended: Ended) -> TurnResult:
     text, warnings = conversation.reply()
-    detail = verdict.detail
-    if ended.remain:
-        pids = ", ".join(str(pid) for pid in ended.remain)
-        detail = f"{detail}; could not be ended: {pids}".removeprefix("; ")
     reply = Reply(
         text=text,
         native_session=conversation.session,
@@ -191,7 +187,7 @@ def _result(conversation: Conversation, verdict: Verdict, ended: Ended) -> TurnR
     return TurnResult(
         outcome=verdict.outcome,
         reason=verdict.reason,
-        detail=one_line(detail),
+        detail=one_line(with_remains(verdict.detail, ended.remain)),
         reply=reply,
         # How it ended after the turn had is nobody's business: it was told to go.
         exit_code=None if conversation.over else ended.code,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from routines.agents.base import Reply, Turn, TurnResult
 from routines.agents.command_words import asked_session, command_words
 from routines.agents.output import Capture, Lines, bounded, open_captures
-from routines.agents.programs import Ended, ended_by_us, run_program, signal_words
+from routines.agents.programs import Ended, ended_by_us, run_program, signal_words, with_remains
 from routines.agents.reading import Reader, Said
 from routines.agents.starting import CannotStart, utf8
 from routines.agents.trees import STOP_INTERVAL_S
@@ -122,13 +122,10 @@ class _Judge:
 
     def result(self) -> TurnResult:
         outcome, reason, detail = self._verdict()
-        if self.ended.remain:
-            pids = ", ".join(str(pid) for pid in self.ended.remain)
-            detail = f"{detail}; could not be ended: {pids}".removeprefix("; ")
         return TurnResult(
             outcome=outcome,
             reason=reason,
-            detail=one_line(detail),
+            detail=one_line(with_remains(detail, self.ended.remain)),
             reply=self._reply(outcome),
             exit_code=self.ended.code,
             signal=self.ended.signal,
@@ -195,23 +192,10 @@ class _Judge:
             return Outcome.FAILED, Reason.BAD_OUTPUT, self.said.problem
         if self.said.failed() is not None:
             return Outcome.FAILED, Reason.AGENT, self._words() or _NO_WORDS
-        found = self.said.native_session()
-        if (
-            self.asked is not None
-            and found not in (None, self.asked)
-            and not self.spec.continuations
-        ):
-            # The turn went into another conversation; adopting it would lose this one.
-            changed = f"asked for session {self.asked}, and it answered in {found}"
+        changed = self.said.changed_session(self.asked, continues=self.spec.continuations)
+        if changed is not None:
             return Outcome.FAILED, Reason.SESSION_CHANGED, changed
         unusable = self.said.unusable_session()
-        if self.asked is not None and unusable is not None:
-            # Another one all the same, and none that could be adopted as its continuation.
-            changed = (
-                f"asked for session {self.asked}, and it answered in {unusable},"
-                " an id that can't be used"
-            )
-            return Outcome.FAILED, Reason.SESSION_CHANGED, changed
         if unusable is not None:
             # The next turn begins anew for it.
             return Outcome.COMPLETED, None, f"it named an id that can't be used: {unusable}"

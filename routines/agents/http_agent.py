@@ -288,20 +288,14 @@ class HttpAgent:
     }
 
     def _reply(self, turn: Turn, said: Said) -> Reply:
-        asked, found = self._asked_session(turn), said.native_session()
         failed = said.failed()
-        if failed is None and asked is not None and found is not None and asked != found:
-            raise SessionChanged(f"asked for session {asked}, and it answered in {found}")
-        unusable = said.unusable_session()
-        if failed is None and asked is not None and unusable is not None:
-            raise SessionChanged(
-                f"asked for session {asked}, and it answered in {unusable},"
-                " an id that can't be used"
-            )
+        changed = said.changed_session(self._asked_session(turn))
+        if failed is None and changed is not None:
+            raise SessionChanged(changed)
         denied = said.denied(self._mask)
         return Reply(
             text=said.reply() or "",
-            native_session=found,
+            native_session=said.native_session(),
             usage=said.usage(),
             failed=failed if failed is None else failed or said.error() or "",
             warnings=() if denied is None else (denied,),

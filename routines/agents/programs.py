@@ -69,6 +69,14 @@ def ended_by_us(why: str, timeout: timedelta) -> tuple[Outcome, Reason | None, s
     return outcome, reason, "ended on request"
 
 
+def with_remains(detail: str, remain: Sequence[int]) -> str:
+    """Return *detail* with the pids that could not be ended, if there are any."""
+    if not remain:
+        return detail
+    pids = ", ".join(str(pid) for pid in remain)
+    return f"{detail}; could not be ended: {pids}".removeprefix("; ")
+
+
 def signal_words(number: int) -> str:
     """Return what is said of a program that a signal ended."""
     try:

@@ -10,6 +10,7 @@ from typing import Any
 
 from routines.agents.base import NotFound, Turn, TurnResult
 from routines.agents.calling import run_call
+from routines.agents.programs import with_remains
 from routines.agents.trees import STOP_INTERVAL_S, Tree, end_tree, own_children
 from routines.domain.agent import AgentSpec
 from routines.domain.clock import Clock
@@ -71,9 +72,7 @@ def run_python(
     notes = [result.detail] if result.detail else []
     if hangs:
         notes.append("it did not stop when it was told to")
-    if remain:
-        notes.append(f"could not be ended: {', '.join(str(pid) for pid in remain)}")
-    return replace(result, detail=one_line("; ".join(notes)))
+    return replace(result, detail=one_line(with_remains("; ".join(notes), remain)))
 
 
 def enter(cwd: str, env: Mapping[str, str] | None) -> None:

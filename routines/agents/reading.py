@@ -89,6 +89,27 @@ class Said:
         """Return how the id that was named and can't be used is shown, None if there is none."""
         return show_unusable_session(self._last("native_session"))
 
+    def changed_session(self, asked: str | None, *, continues: bool = False) -> str | None:
+        """Return what to say of a turn that went into another conversation, None if it did not.
+
+        To adopt that one would lose the one that was asked for.
+
+        Args:
+            asked: The id that was asked for, None if none was.
+            continues: Whether another id that can be given back is the same one, continued.
+        """
+        found, unusable = self.native_session(), self.unusable_session()
+        if asked is None:
+            return None
+        if found not in (None, asked) and not continues:
+            return f"asked for session {asked}, and it answered in {found}"
+        if unusable is not None:
+            return (
+                f"asked for session {asked}, and it answered in {unusable},"
+                " an id that can't be used"
+            )
+        return None
+
     def failed(self) -> str | None:
         """Return the failure that the program declared: its words, "" if it has none, or None."""
         value = next((one for one in self.values.get("failed", ()) if one), None)
