@@ -682,6 +682,21 @@ def _accept(made: Any, tell: Tell) -> None:
     tell("done")
 
 
+def _take_up_cancel(made: Any, tell: Tell) -> None:
+    state, cancel = made
+    assert CancelStore(state).take_up(cancel.ref) == cancel
+    tell("taken up")
+
+
+def _still_called_off(path: str, told: Told) -> None:
+    found = _cancels(path)
+    assert found.pending(slot().ref) or found.accepted(slot().ref), "a cancel was lost"
+    if ["taken up"] in told:
+        # Whoever took it up may have been kept from writing what follows: it holds for the next.
+        assert CancelStore(_open(path)).take_up(slot().ref), "a cancel that was accepted was lost"
+        assert found.pending(slot().ref) is None, "D5: told that it was accepted"
+
+
 def _withdraw(made: Any, tell: Tell) -> None:
     state, cancel = made
     assert CancelStore(state).withdraw(cancel)
@@ -750,6 +765,13 @@ CONTROL = [
         _withdraw,
         prepare=_with_cancel,
         after=_not_pending,
+    ),
+    Operation(
+        "take up cancel",
+        ("control.CancelStore.take_up",),
+        _take_up_cancel,
+        prepare=_with_cancel,
+        after=_still_called_off,
     ),
     Operation("clear", ("control.CancelStore.clear",), _clear, prepare=_with_cancel),
     Operation("pause", ("control.SwitchStore.write",), _pause, after=_paused),
