@@ -6,13 +6,14 @@ from dataclasses import replace
 from datetime import datetime
 
 from routines.domain import schedule as schedules
-from routines.domain.outcome import Reason
+from routines.domain.names import format_instant
+from routines.domain.outcome import Reason, one_line
 from routines.domain.routine import Routine, schedule_key
 from routines.domain.schedule import Schedule
 from routines.engine.definitions import Definitions
 from routines.errors import InvalidSchedule, StoreBusy, StoreError
 from routines.store.claims import ClaimStore
-from routines.store.control import SwitchStore
+from routines.store.control import Switch, SwitchStore
 from routines.store.cursors import Cursor, CursorStore, Missed, Standing
 from routines.store.state import State
 
@@ -209,7 +210,8 @@ class Arming:
             # What was owed before the pause is not passed over for it.
             self._give_up_unpaused(cursor, switch.since, now, known)
             until = now if switch.until is None else min(switch.until, now)
-            self.give_up_until(cursor, until, Reason.PAUSED, at=now, schedule=known)
+            detail = told(switch, now, otherwise="edited while it was")
+            self.give_up_until(cursor, until, Reason.PAUSED, at=now, detail=detail, schedule=known)
         self._give_up_unpaused(cursor, now, now, known)
 
     def _give_up_unpaused(
@@ -289,6 +291,29 @@ def schedule_of(cursor: Cursor) -> Schedule | None:
         return schedules.from_spec(cursor.schedule)
     except (InvalidSchedule, KeyError, TypeError, ValueError):
         return None
+
+
+def told(switch: Switch, now: datetime, *, otherwise: str = "") -> str:
+    """Return who paused what was passed over, since when and why, as one line.
+
+    When its switch is gone nothing else says so. What a person wrote stands last, so that it
+    alone is cut where it is long.
+
+    Args:
+        switch: The pause.
+        now: When it is told.
+        otherwise: What else there is to say of its end, where its own time has not ended it.
+    """
+    everything = "everything was " if switch.routine is None else ""
+    end = otherwise
+    if switch.until is not None and switch.until <= now:
+        # Whoever finds that the time of a pause is over has not ended it.
+        end = f"until {format_instant(switch.until)}"
+    since = format_instant(switch.since)
+    text = f"{everything}paused by {switch.by} since {since}"
+    return one_line(
+        text + (f", {end}" if end else "") + (f": {switch.reason}" if switch.reason else "")
+    )
 
 
 def counted(missed: Missed) -> Missed:

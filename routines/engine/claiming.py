@@ -277,13 +277,16 @@ class Claimer:
         since = self._alive_since()
         return Reason.ASLEEP if since is not None and since <= older else Reason.NO_SCHEDULER
 
-    def _give_up(self, routine: Routine, range_: GiveUp, now: datetime) -> Missed:
+    def _give_up(
+        self, routine: Routine, range_: GiveUp, now: datetime, *, detail: str = ""
+    ) -> Missed:
         return self._cursors.give_up(
             Missed(
                 routine=routine.name,
                 after=range_.after,
                 last=range_.last,
                 reason=range_.reason,
+                detail=detail,
                 schedule=schedule_key(routine),
                 at=now,
                 by=self._owner.user,

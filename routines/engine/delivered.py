@@ -14,10 +14,11 @@ from routines.domain.outcome import Reason, Trigger
 from routines.domain.record import Event, Record
 from routines.domain.routine import OverlapPolicy, Routine
 from routines.domain.timetable import offset_of
-from routines.engine.arming import known_schedule
+from routines.engine.arming import known_schedule, told
 from routines.engine.claiming import Claimer, Pass, Ready, claim_line
 from routines.errors import SessionBusyError, SlotRefused
 from routines.store.claims import Draft
+from routines.store.control import Switch
 from routines.store.cursors import Missed
 from routines.store.places import Room
 from routines.store.sessions import Lease
@@ -163,7 +164,9 @@ class Deliverer(Claimer):
             before = slot - timedelta(seconds=1)
             if why is not Reason.STALE:
                 self._pass_over(routine, slot, why, now)
-            covering = self._give_up(routine, GiveUp(after=before, last=slot, reason=why), now)
+            range_ = GiveUp(after=before, last=slot, reason=why)
+            detail = self._told(self._held(routine, why, now), now)
+            covering = self._give_up(routine, range_, now, detail=detail)
             self._count([covering])
         return Delivery("stale" if why is Reason.STALE else "missed", missed=covering)
 
@@ -175,16 +178,25 @@ class Deliverer(Claimer):
         until = slot - timedelta(seconds=1)
         known = known_schedule(cursor, routine)
 
-        def give_up(until: datetime, why: Reason) -> Missed | None:
-            return self._arming.give_up_until(cursor, until, why, at=now, schedule=known)
+        def give_up(until: datetime, why: Reason, detail: str = "") -> Missed | None:
+            return self._arming.give_up_until(
+                cursor, until, why, at=now, detail=detail, schedule=known
+            )
 
-        switch = self._switches.held(routine.name, now=now) if why is Reason.PAUSED else None
+        switch = self._held(routine, why, now)
         given_up = []
         if switch is not None:
             # What was owed before the pause has its own reason: nobody was there.
             given_up.append(give_up(min(switch.since, until), Reason.NO_SCHEDULER))
-        given_up.append(give_up(until, why))
+        given_up.append(give_up(until, why, self._told(switch, now)))
         self._count([one for one in given_up if one is not None])
+
+    def _held(self, routine: Routine, why: Reason, now: datetime) -> Switch | None:
+        return self._switches.held(routine.name, now=now) if why is Reason.PAUSED else None
+
+    @staticmethod
+    def _told(switch: Switch | None, now: datetime) -> str:
+        return "" if switch is None else told(switch, now)
 
     def _claim_delivered(
         self, routine: Routine, occurrence: Occurrence, session: str, now: datetime

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from routines.domain.clock import Clock
+from routines.domain.names import format_instant
 from routines.domain.outcome import Reason
 from routines.domain.record import Owner
 from routines.domain.routine import Routine
@@ -29,7 +30,7 @@ from routines.engine.recovering import Recoverer
 from routines.engine.taking_up import TakingUp
 from routines.engine.waking import Waker
 from routines.errors import StoreError
-from routines.store.control import Cancel, CancelStore, SwitchStore
+from routines.store.control import Cancel, CancelStore, Resumed, Switch, SwitchStore
 from routines.store.job_work import JobWork
 from routines.store.jobs import JobStore
 from routines.store.retention import Keep, RetentionStore
@@ -135,7 +136,7 @@ class Looker:
         self._not_armed: frozenset[str] = frozenset()
         self._refused: frozenset[str] = frozenset()
         self._superseding: list[tuple[Cancel, float]] = []
-        self._held: set[str | None] = set()
+        self._held: dict[str | None, Switch] | None = None
         self.tellings: list[Telling] = []
         self._repair_wakeups()
 
@@ -265,19 +266,41 @@ class Looker:
 
     def _see_switches(self, now: datetime) -> None:
         """End pauses whose time has come, and look at everything again when one has ended."""
+        switches = SwitchStore(self._state)
         try:
-            for switch in self._pausing.expire(now):
-                log.info("resumed", extra={"routine": switch.routine or "all", "by": "until"})
-            held = {switch.routine for switch in SwitchStore(self._state).all()}
-            for name in held ^ self._held:
-                # A turn that has paused something is told of now, and not within the minute.
-                self._alerter.look_at(name)
+            ended = self._pausing.expire(now)
+            held = {switch.routine: switch for switch in switches.all()}
         except StoreError as error:
             log.warning("switches-not-read", extra={"error": error.message})
             return
-        if self._held - held:
+        # At the start what is paused is no news: `list` shows it.
+        before = held if self._held is None else self._held
+        before = before | {switch.routine: switch for switch in ended}
+        for name in held.keys() ^ (self._held or {}).keys():
+            # A turn that has paused something is told of now, and not within the minute.
+            self._alerter.look_at(name)
+        for switch in held.values():
+            if before.get(switch.routine) != switch:
+                self._tell_paused(switch)
+        for switch in before.values():
+            if switch.routine not in held:
+                self._tell_resumed(switch, switches.resumed(switch.routine))
+        if before.keys() - held.keys():
             self.agenda.rebuild(self._definitions.routines, now)
         self._held = held
+
+    def _tell_paused(self, switch: Switch) -> None:
+        until = None if switch.until is None else format_instant(switch.until)
+        facts = {"by": switch.by, "since": format_instant(switch.since), "until": until}
+        name = switch.routine or "all"
+        log.info("paused", extra={"routine": name, **facts, "reason": switch.reason or None})
+
+    def _tell_resumed(self, switch: Switch, resumed: Resumed | None) -> None:
+        by = None if resumed is None else resumed.by
+        if switch.until is not None and (resumed is None or switch.until <= resumed.at):
+            by = "until"
+        since = format_instant(switch.since)
+        log.info("resumed", extra={"routine": switch.routine or "all", "by": by, "since": since})
 
     def _claim(
         self, now: datetime, names: Iterable[str] | None, patience: float, done: Pass

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from routines.domain.names import format_instant
-from routines.domain.outcome import Reason, one_line
+from routines.domain.outcome import Reason
 from routines.domain.routine import Routine
-from routines.engine.arming import Arming, known_schedule, schedule_of
+from routines.engine.arming import Arming, known_schedule, schedule_of, told
 from routines.store.control import Switch, SwitchStore
 from routines.store.cursors import Cursor, CursorStore
 from routines.store.state import State
@@ -78,7 +77,7 @@ class Pausing:
         for cursor in self._passed_over_by(routine):
             with self._cursors.section(cursor.routine, patience=_PATIENCE_S):
                 self._move(cursor.routine, switch, now)
-        self._switches.remove(routine)
+        self._switches.end(routine, by=self._by, at=now)
         return switch
 
     def _passed_over_by(self, routine: str | None) -> list[Cursor]:
@@ -104,7 +103,7 @@ class Pausing:
         before = min(switch.since, now)
         give_up = self._arming.give_up_until
         give_up(cursor, before, Reason.NO_SCHEDULER, at=now, schedule=known)
-        detail = _told(switch, now, resumed_by=self._by)
+        detail = told(switch, now, otherwise=f"resumed by {self._by}")
         give_up(cursor, now, Reason.PAUSED, detail=detail, schedule=known)
         self._cursors.write(replace(cursor, since=now, by=self._by))
 
@@ -114,18 +113,3 @@ class Pausing:
         for switch in ended:
             self.resume(switch.routine, now=now)
         return ended
-
-
-def _told(switch: Switch, now: datetime, *, resumed_by: str) -> str:
-    """Return a pause that ends as one line: when its switch is gone nothing else says who it was.
-
-    What a person wrote stands last, so that it alone is cut where it is long.
-    """
-    everything = "everything was " if switch.routine is None else ""
-    end = f"resumed by {resumed_by}"
-    if switch.until is not None and switch.until <= now:
-        # Who moves the cursor of a pause whose time is over has not ended it.
-        end = f"until {format_instant(switch.until)}"
-    why = f": {switch.reason}" if switch.reason else ""
-    since = format_instant(switch.since)
-    return one_line(f"{everything}paused by {switch.by} since {since}, {end}{why}")

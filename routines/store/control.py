@@ -384,8 +384,23 @@ class Switch:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """How the newest pause of a routine, or of everything, ended.
+
+    Attributes:
+        by: Who ended it, or whoever found that its time was over.
+        at: When.
+    """
+
+    by: str
+    at: datetime
+
+
 # The switch of everything; no routine's name begins with a dot.
 _ALL = ".all"
+# Beside it, once it is gone, how it ended: a name that no look at what is paused has to read.
+_ENDED = ".ended"
 
 
 class SwitchStore:
@@ -414,7 +429,11 @@ class SwitchStore:
         """Yield every switch; those that can't be read are passed over."""
         switches = [self.read(None)]
         folder = self._state.at("switches")
-        switches += [_switch(_read(os.path.join(folder, name))) for name in files.names(folder)]
+        switches += [
+            _switch(_read(os.path.join(folder, name)))
+            for name in files.names(folder)
+            if not name.endswith(_ENDED)
+        ]
         yield from (switch for switch in switches if switch is not None)
 
     def write(self, switch: Switch) -> None:
@@ -439,14 +458,24 @@ class SwitchStore:
             _put_back(path, before)
             raise
 
-    def remove(self, routine: str | None) -> bool:
+    def end(self, routine: str | None, *, by: str, at: datetime) -> bool:
         """End the pause of *routine*, or of everything if None; False if there was none.
+
+        Who ended it is written first: a crash between the two leaves it paused.
+
+        Args:
+            routine: Which.
+            by: Who ends it.
+            at: When.
 
         Raises:
             NotDurable: It could not be removed, or may come back after a power cut.
         """
         path = self._path(routine)
         before = files.read(path)
+        if before is None:
+            return False
+        _write(path + _ENDED, {"routine": routine, "by": by, "at": format_instant(at)})
         try:
             removed = files.remove(path)
             if removed:
@@ -455,6 +484,14 @@ class SwitchStore:
             _put_back(path, before)
             raise files.fault(error, "remove", path) from error
         return removed
+
+    def resumed(self, routine: str | None) -> Resumed | None:
+        """Return how the newest pause of *routine* that has ended did; None if it is not known."""
+        found = _read(self._path(routine) + _ENDED)
+        try:
+            return None if found is None else Resumed(str(found["by"]), parse_instant(found["at"]))
+        except (ValueError, KeyError, TypeError):
+            return None
 
 
 def _put_back(path: str, content: bytes | None) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from routines.domain.timetable import offset_of
+from routines.engine.pausing import Pausing
 from routines.errors import SessionBusyError, SlotRefused, UnknownRoutine
 from routines.store.claims import ClaimStore
 from tests.campaigns.scheduler import Each
@@ -285,3 +286,22 @@ async def test_what_a_delivery_passes_over_is_counted_also_of_a_hosts_own_kind_o
     assert delivery.word == "claimed"
     (record,) = stage.cursors.missed("digest")
     assert (record.after, record.last) == (at("08:00"), at("08:15"))
+
+
+async def test_record_of_a_slot_delivered_under_a_pause_says_who_paused_and_why(stage):
+    await first_seen(stage)
+    stage.clock.set(at("08:06"))
+    Pausing(stage.state, by="ana@studio").pause(
+        None, now=stage.clock.now(), until=None, reason="holiday"
+    )
+    stage.clock.set(at("08:15"))
+
+    delivery = await fire(stage, at("08:15"))
+
+    assert delivery.word == "missed"
+    told = "everything was paused by ana@studio since 2026-06-01T08:06:00Z: holiday"
+    assert [(f"{m.last:%H:%M}", m.reason, m.detail) for m in stage.missed()] == [
+        ("08:05", "no-scheduler", ""),
+        ("08:10", "paused", told),
+        ("08:15", "paused", told),
+    ]

@@ -135,7 +135,7 @@ async def test_what_is_paused_holds_its_jobs_until_it_is_resumed(stage, name):
         await step(stage, 5)
         assert stage.told == []
         assert jobs.read("a").state == "waiting"
-        switches.remove(name)
+        switches.end(name, by="ana", at=stage.clock.now())
         await step(stage)
         await step(stage)
 
@@ -516,7 +516,7 @@ async def test_a_program_takes_over_what_an_engine_has_lost(stage):
     switches.write(Switch(None, "ana", stage.clock.now(), None, ""))
     async with stage.running():
         await step(stage)
-    switches.remove(None)
+    switches.end(None, by="ana", at=stage.clock.now())
 
     claimed = jobs.claim()
     assert claimed.run == 2

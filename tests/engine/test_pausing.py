@@ -1,5 +1,6 @@
 """Pause keeps everything armed and starts nothing; resume says what was passed over (L16)."""
 
+import logging
 from datetime import timedelta
 
 import pytest
@@ -60,6 +61,64 @@ async def test_record_of_a_pause_of_everything_that_ended_by_itself_says_so(stag
         f"everything was paused by {engine._who()[0]} since 2026-06-01T08:00:00Z,"
         " until 2026-06-01T08:25:00Z"
     )
+
+
+@pytest.fixture
+def switched(caplog):
+    """The lines of the log about pauses, as event and facts."""
+    caplog.set_level(logging.INFO, "routines")
+
+    def lines():
+        keys = ("routine", "by", "since", "until", "reason")
+        return [
+            (one.getMessage(), {key: one.__dict__[key] for key in keys if one.__dict__.get(key)})
+            for one in caplog.records
+            if one.getMessage() in ("paused", "resumed")
+        ]
+
+    return lines
+
+
+async def test_log_says_once_who_paused_and_who_resumed_also_from_another_process(stage, switched):
+    async with stage.running(routine(schedule=every(10))):
+        ana, ben = Pausing(stage.state, by="ana@studio"), Pausing(stage.state, by="ben@studio")
+        ana.pause("digest", now=stage.clock.now(), until=None, reason="holiday")
+        await stage.clock.advance_to(at("08:05"))
+        ana.pause("digest", now=stage.clock.now(), until=at("09:00"), reason="")
+        await stage.clock.advance_to(at("08:15"))
+        ben.resume("digest", now=stage.clock.now())
+        await stage.clock.advance_to(at("08:20"))
+
+    since = {"routine": "digest", "since": "2026-06-01T08:00:00Z"}
+    assert switched() == [
+        ("paused", since | {"by": "ana@studio", "reason": "holiday"}),
+        ("paused", since | {"by": "ana@studio", "until": "2026-06-01T09:00:00Z"}),
+        ("resumed", since | {"by": "ben@studio"}),
+    ]
+
+
+async def test_log_says_once_that_a_pause_has_ended_by_its_own_time(stage, switched):
+    async with stage.running(routine(schedule=every(10))), stage.running():
+        ana = Pausing(stage.state, by="ana@studio")
+        ana.pause(None, now=stage.clock.now(), until=at("08:25"), reason="")
+        await stage.clock.advance_to(at("08:29"))
+
+    since = {"routine": "all", "since": "2026-06-01T08:00:00Z"}
+    begun = ("paused", since | {"by": "ana@studio", "until": "2026-06-01T08:25:00Z"})
+    # Two schedulers, each with its own log.
+    assert switched() == [begun, begun, *[("resumed", since | {"by": "until"})] * 2]
+
+
+async def test_pause_that_stood_when_a_scheduler_started_is_no_line_and_its_end_is(stage, switched):
+    async with stage.running(routine(schedule=every(10))) as engine:
+        await engine.pause("digest")
+    async with stage.running(routine(schedule=every(10))):
+        await stage.clock.advance(MINUTE)
+        assert [word for word, _ in switched()] == []
+        Pausing(stage.state, by="ben@studio").resume("digest", now=stage.clock.now())
+        await stage.clock.advance(MINUTE)
+
+    assert [(word, facts["by"]) for word, facts in switched()] == [("resumed", "ben@studio")]
 
 
 async def test_pause_ends_by_itself_at_its_time(stage):
@@ -171,7 +230,7 @@ async def test_pause_of_a_routine_that_is_not_there_is_refused(stage):
 async def test_what_a_pause_passed_over_is_paused_also_where_it_is_edited_meanwhile(stage, edit):
     changed = routine(schedule=every(30)) if edit == "schedule" else routine(enabled=False)
     async with stage.running(routine(schedule=every(10))) as engine:
-        await engine.pause("digest")
+        await engine.pause("digest", reason="holiday")
         await stage.clock.advance_to(at("08:25"))
         engine.replace([changed])
         await stage.clock.advance_to(at("08:45"))
@@ -187,6 +246,9 @@ async def test_what_a_pause_passed_over_is_paused_also_where_it_is_edited_meanwh
     }[edit]
     assert [row[:4] for row in missed(stage)][-1] == ("paused", "08:10", "08:20", 2)
     assert [row[0] for row in missed(stage)] == [after[0], "paused"]
+    assert [m.detail for m in CursorStore(stage.state).missed("digest")][-1] == (
+        f"paused by {engine._who()[0]} since 2026-06-01T08:00:00Z, edited while it was: holiday"
+    )
 
 
 @pytest.mark.parametrize(("first", "second"), [("digest", None), (None, "digest")])

@@ -652,14 +652,17 @@ def _with_switch(path: str) -> Any:
 
 
 def _resume(state: Any, tell: Tell) -> None:
-    assert SwitchStore(state).remove("digest")
+    assert SwitchStore(state).end("digest", by="ben@studio", at=NOW)
     tell("done")
 
 
 def _resumed(path: str, told: Told) -> None:
     if ["done"] in told:
-        switch = SwitchStore(open_for_reading(path)).read("digest")
-        assert switch is None, "D5: told that it is resumed"
+        switches = SwitchStore(open_for_reading(path))
+        assert switches.read("digest") is None, "D5: told that it is resumed"
+        resumed = switches.resumed("digest")
+        assert resumed is not None, "L20: told that it is resumed, and by whom is lost"
+        assert resumed.by == "ben@studio"
 
 
 def _asked(path: str, told: Told) -> None:
@@ -776,7 +779,7 @@ CONTROL = [
     Operation("clear", ("control.CancelStore.clear",), _clear, prepare=_with_cancel),
     Operation("pause", ("control.SwitchStore.write",), _pause, after=_paused),
     Operation(
-        "resume", ("control.SwitchStore.remove",), _resume, prepare=_with_switch, after=_resumed
+        "resume", ("control.SwitchStore.end",), _resume, prepare=_with_switch, after=_resumed
     ),
     Operation(
         "scheduler",

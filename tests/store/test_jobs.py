@@ -408,7 +408,7 @@ def test_what_is_paused_holds_its_jobs(queue: Queue, routine: str | None) -> Non
     SwitchStore(queue.state).write(Switch(routine, "ana", NOW, None, ""))
     assert queue.work.claim() is None
 
-    SwitchStore(queue.state).remove(routine)
+    SwitchStore(queue.state).end(routine, by="ana", at=NOW)
 
     assert order(queue) == ["a"]
 
