@@ -122,6 +122,8 @@ class Warn(StrEnum):
 
 # One line of `detail` at most this long: enough for any message that a person would read.
 LONGEST_DETAIL = 500
+# History shows the beginnings of prompt and reply; the whole is in the output folder.
+SHOWN = 200
 
 
 def one_line(text: str, *, most: int = LONGEST_DETAIL) -> str:

@@ -16,7 +16,7 @@ from routines.domain.clock import Clock
 from routines.domain.due import Admission, GiveUp, Owed, admit, find_owed, plan
 from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind, Occurrence
-from routines.domain.outcome import Outcome, Reason, Trigger, one_line
+from routines.domain.outcome import SHOWN, Outcome, Reason, Trigger, one_line
 from routines.domain.record import Event, Owner, Record, outcome_event
 from routines.domain.routine import CatchUpPolicy, Routine, schedule_key
 from routines.domain.timetable import Timetable, offset_of
@@ -24,7 +24,7 @@ from routines.engine.arming import Arming, counted
 from routines.engine.definitions import Definitions
 from routines.engine.host import is_gone
 from routines.engine.recovering import Recoverer
-from routines.engine.turns import SHOWN, Verdict
+from routines.engine.verdicts import Verdict
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
 from routines.store.claim import Claim

@@ -19,7 +19,7 @@ from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.routine import Routine
 from routines.domain.targets import Target
-from routines.engine.turns import Verdict
+from routines.engine.verdicts import Verdict
 from routines.engine.work import Work, signature, work_of
 from routines.errors import Problem, UnknownAgent
 

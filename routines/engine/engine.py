@@ -43,7 +43,7 @@ from routines.engine.recipients import reply_to
 from routines.engine.recovering import Recoverer
 from routines.engine.running import Runner, Running, turn_of_caller, wait_for
 from routines.engine.tools import WakeTools
-from routines.engine.turns import Verdict
+from routines.engine.verdicts import Verdict
 from routines.engine.work import Work
 from routines.errors import (
     EngineMisuse,

@@ -21,7 +21,7 @@ from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, Owner, Record
 from routines.domain.recovery import Recovery, decide, owner_is_this_boot
 from routines.engine import host
-from routines.engine.turns import after_turn
+from routines.engine.ledgers import after_turn
 from routines.errors import StoreError
 from routines.store import files
 from routines.store.claim import Claim

@@ -35,7 +35,8 @@ from routines.engine.durable import Follower
 from routines.engine.off_loop import in_thread, start_thread
 from routines.engine.recovering import Recoverer
 from routines.engine.resuming import resume
-from routines.engine.turns import TurnSteps, Verdict
+from routines.engine.turns import TurnSteps
+from routines.engine.verdicts import Verdict
 from routines.engine.work import Work
 from routines.errors import StoreError
 from routines.store import files

@@ -20,8 +20,8 @@ from routines.engine.claiming import Claimer, Pass
 from routines.engine.definitions import Definitions, edited
 from routines.engine.draining import entry_of, is_job
 from routines.engine.recovering import Recoverer
-from routines.engine.turns import Verdict, cancelled
 from routines.engine.unstarted import Unstarted
+from routines.engine.verdicts import Verdict, cancelled
 from routines.engine.waking import Waker
 from routines.engine.work import Work, decode_work
 from routines.errors import RoutinesError, UnknownAgent

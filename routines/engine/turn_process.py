@@ -16,15 +16,16 @@ from collections.abc import Callable
 from datetime import timedelta
 from types import FrameType, ModuleType
 
-from routines.agents.base import Turn, TurnResult
+from routines.agents.base import Reply, Turn, TurnResult
 from routines.agents.command import run_command
 from routines.agents.programs import HURRY
 from routines.agents.trees import become_subreaper
 from routines.domain.agent import AgentKind, AgentSpec
-from routines.domain.outcome import Reason
+from routines.domain.outcome import Outcome, Reason
 from routines.engine import host
 from routines.engine.clock import SystemClock
-from routines.engine.turns import TurnSteps, Verdict, failed
+from routines.engine.turns import TurnSteps
+from routines.engine.verdicts import Verdict
 from routines.engine.work import Work, decode_work
 from routines.errors import InvalidFiles, StoreError
 from routines.store import files, locks
@@ -133,7 +134,9 @@ def run(steps: TurnSteps, work: Work, clock: SystemClock) -> None:
             result = _answer(steps, work, turn, base, clock, _Watch(steps, signals, clock))
         result = steps.verify(work, turn, result, base)
     except InvalidFiles as error:
-        result = failed(Reason.NOT_FOUND, error.message)
+        result = TurnResult(
+            outcome=Outcome.FAILED, reason=Reason.NOT_FOUND, detail=error.message, reply=Reply()
+        )
     steps.stop_requested = signals.word
     steps.finish(work, turn, result)
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from routines.domain.clock import Clock
 from routines.domain.names import format_instant
-from routines.domain.outcome import Outcome, Reason, one_line
+from routines.domain.outcome import SHOWN, Outcome, Reason, one_line
 from routines.domain.record import Owner, Record
 from routines.domain.wake_firing import Fire, Skip, Wait, plan_busy
 from routines.domain.wake_texts import wrap
@@ -18,7 +18,6 @@ from routines.engine.authorizing import Authorizer
 from routines.engine.claiming import Claimer, Ready
 from routines.engine.definitions import Definitions
 from routines.engine.recipients import reply_to, routine_of, sharer_of
-from routines.engine.turns import SHOWN
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
 from routines.store import files

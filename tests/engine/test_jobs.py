@@ -429,7 +429,7 @@ async def test_a_lock_that_is_busy_when_a_job_ends_costs_it_neither_outcome_nor_
             raise StoreBusy("the job is being changed by another process", hint="", path="")
         return settling(state, occurrence)
 
-    monkeypatch.setattr("routines.engine.turns.settling", busy)
+    monkeypatch.setattr("routines.engine.settling.settling", busy)
     async with stage.running():
         await step(stage)
         await stage.clock.advance(timedelta(minutes=2))

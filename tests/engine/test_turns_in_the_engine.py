@@ -16,7 +16,7 @@ from routines.agents.base import (
 )
 from routines.domain.outcome import Outcome
 from routines.domain.record import Event
-from routines.engine import turns
+from routines.engine import gates, turns
 from routines.errors import SessionBusyError
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, content, eventually, every, once, routine
 
@@ -299,7 +299,7 @@ async def test_gate_that_is_not_there_fails_the_turn(stage):
 
 
 async def test_gate_that_hangs_is_ended(stage, monkeypatch):
-    monkeypatch.setattr(turns, "GATE_TIMEOUT", 0 * SECOND)
+    monkeypatch.setattr(gates, "GATE_TIMEOUT", 0 * SECOND)
     record = await one_turn(stage, only_if=python("import time; time.sleep(600)"))
 
     assert (record.outcome, record.reason) == ("failed", "gate")
