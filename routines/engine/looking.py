@@ -262,7 +262,8 @@ class Looker:
         self._not_armed = frozenset(failed)
         if self._presence is not None:
             armed = (r for r in self._definitions.routines.values() if r.enabled)
-            self._presence.arm(() if self._external_clock else armed)
+            faults = self._definitions.faults
+            self._presence.arm(() if self._external_clock else armed, faulty=faults)
 
     def _see_switches(self, now: datetime) -> None:
         """End pauses whose time has come, and look at everything again when one has ended."""

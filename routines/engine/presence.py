@@ -4,13 +4,15 @@ import logging
 import os
 import platform
 import uuid
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from routines.domain.clock import Clock
+from routines.domain.durations import format_span
 from routines.domain.record import Owner
-from routines.domain.routine import Routine
+from routines.domain.routine import Routine, schedule_key
 from routines.errors import StoreError
 from routines.store.control import BEAT_EVERY, Scheduler, SchedulerStore
 from routines.store.state import State
@@ -43,10 +45,18 @@ class Presence:
                 self._store.leave(replace(past, ended_at=past.beat_at, why="died"), None)
         self.fd: int | None = self._store.enter(self._shown)
 
-    def arm(self, routines: Iterable[Routine]) -> None:
-        """Show which routines are armed, and from which definition, with the next beat."""
+    def arm(self, routines: Iterable[Routine], *, faulty: Container[str] = ()) -> None:
+        """Show which routines are armed, and from which definition, with the next beat.
+
+        Args:
+            routines: Those that are armed.
+            faulty: Whose files are broken now; "" for routines.yaml, which is behind all of them.
+        """
+        routines = list(routines)
         armed = {routine.name: self._digest(routine) for routine in routines}
-        self._shown = replace(self._shown, armed=armed)
+        # Nobody else has these any more: without them a reader could not say when they fire.
+        kept = {one.name: _shown(one) for one in routines if one.name in faulty or "" in faulty}
+        self._shown = replace(self._shown, armed=armed, kept=kept)
         self._beat_at = float("-inf")
 
     def _digest(self, routine: Routine) -> str:
@@ -78,3 +88,13 @@ class Presence:
             self._store.leave(replace(self._shown, ended_at=self._clock.now(), why=why), fd)
         except StoreError as error:
             log.warning("scheduler-not-recorded", extra={"error": error.message})
+
+
+def _shown(routine: Routine) -> dict[str, Any]:
+    """Return what tells when a routine fires and how it is selected; no prompt and no secret."""
+    return {
+        "schedule": schedule_key(routine),
+        "zone": routine.zone,
+        "jitter": format_span(routine.jitter),
+        "tags": list(routine.tags),
+    }

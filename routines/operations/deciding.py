@@ -21,6 +21,8 @@ from routines.store.claims import ClaimStore
 from routines.store.control import Switch, SwitchStore
 
 START = "start"
+# Its policies are in the memory of its scheduler, and not in the files.
+LAST_GOOD_DECIDES = "what its last good version says: a stale edit"
 # Ending the processes of a turn takes a little longer than its limit says.
 _TO_END = timedelta(minutes=1)
 
@@ -55,18 +57,23 @@ class Decider:
             return "never claimed: it is disabled"
         if not self._alive.alive:
             return "owed: no scheduler is alive"
-        switch = self._held(routine.name, due)
-        if switch is not None:
-            until = "it is resumed"
-            if switch.until is not None:
-                until = local_text(switch.until, zone(routine.zone))
-            return f"paused by {switch.by} until {until}"
         return (
-            self._overlap(routine, due)
+            self.paused(routine.name, routine.zone, due)
+            or self._overlap(routine, due)
             or self._waits(routine, due)
             or self._limited(routine, due)
             or START
         )
+
+    def paused(self, name: str, zone_key: str, due: datetime) -> str:
+        """Return what holds the routine *name* back at *due*, in words; empty if nothing does."""
+        switch = self._held(name, due)
+        if switch is None:
+            return ""
+        until = "it is resumed"
+        if switch.until is not None:
+            until = local_text(switch.until, zone(zone_key))
+        return f"paused by {switch.by} until {until}"
 
     def _held(self, name: str, due: datetime) -> Switch | None:
         if self._state is None:

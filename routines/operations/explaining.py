@@ -24,6 +24,7 @@ from routines.operations.finding import (
     next_day,
 )
 from routines.operations.history import as_entry
+from routines.operations.last_good import LastGood, last_good
 from routines.operations.life import Schedulers, schedulers
 from routines.operations.pending import Due, Held, due_slots, due_words, held_by, open_claims
 from routines.operations.reasons import SENTENCES
@@ -63,7 +64,8 @@ class Explanation:
         entry: Its row if it has a record.
         steps: What happened, in order, if it has one.
         next: The next slot, or None.
-        known: Whether the routine has a file now.
+        known: Whether the routine has a file now that can be used.
+        stale: Whether it goes on in its last good version, since its file is broken now.
         paused: What holds the routine back now, or None.
         alive: Whether a scheduler is alive.
         job: The id of the job that is explained; empty for a purge, None for a slot.
@@ -80,6 +82,7 @@ class Explanation:
     steps: tuple[Step, ...] = field(default=())
     next: datetime | None = None
     known: bool = True
+    stale: bool = False
     newest: bool = False
     paused: Held | None = None
     alive: bool = True
@@ -108,6 +111,7 @@ class Explanation:
             "steps": [step.to_json() for step in self.steps],
             "next": None if self.next is None else format_instant(self.next),
             "paused": None if self.paused is None else self.paused.to_json(),
+            "stale": self.stale,
         }
 
 
@@ -139,6 +143,7 @@ def explain(context: Context, routine: str, when: str | None = None) -> Explanat
         newest=when is None and explainer.is_newest(found),
         paused=held_by(explainer.state, name, now=explainer.now),
         alive=explainer.alive.alive,
+        stale=explainer.kept is not None,
     )
 
 
@@ -154,12 +159,15 @@ class _Explainer:
         self.cursor: Cursor | None = (
             None if self.state is None else CursorStore(self.state).peek(name)
         )
-        self.schedule = self._schedule()
         self.alive = schedulers(self.state, now=self.now)
+        self.kept: LastGood | None = last_good(context, self.alive).get(name)
+        self.schedule = self._schedule()
 
     def _schedule(self) -> Schedule | None:
         if self.routine is not None:
             return self.routine.schedule
+        if self.kept is not None and self.kept.timetable is not None:
+            return self.kept.timetable.schedule
         if self.cursor is None or self.cursor.schedule is None:
             return None
         try:
@@ -249,9 +257,10 @@ class _Explainer:
         )
 
     def _next(self) -> datetime | None:
-        if self.routine is None or self.routine.schedule is None or not self.routine.enabled:
+        fires = self.kept is not None if self.routine is None else self.routine.enabled
+        if not fires or self.schedule is None:
             return None
-        return self.routine.schedule.next_after(self.now)
+        return self.schedule.next_after(self.now)
 
     # With a record ------------------------------------------------------------------------------
 
@@ -389,7 +398,11 @@ class _Explainer:
     def _ahead(self, at: datetime) -> Explanation:
         from routines.operations.deciding import START, Decider
 
-        if self.routine is None:
+        if self.kept is not None:
+            held = Decider(self.context).paused(self.name, self.kept.zone, at)
+            would = "as things stand it would run, in its last good version"
+            meets = f"as things stand: {held}" if held else would
+        elif self.routine is None:
             meets = "its file can't be used now: it would not run"
         elif not self.routine.enabled:
             meets = "it is disabled: it would not run"
@@ -432,6 +445,8 @@ class _Explainer:
         return f"The next start records it as missed: catch_up is {policy}"
 
     def _gone(self, at: datetime) -> Explanation:
+        if self.kept is not None and at > self._newest_dealt_with():
+            return self._answer(at, Verdict.WAITING, "about to start, in its last good version")
         retention = self.context.workspace.settings.retention
         if self.now - at > timedelta(days=retention.days):
             why = (
@@ -439,7 +454,7 @@ class _Explainer:
                 f" and not among the newest {retention.claims})"
             )
             return self._answer(at, Verdict.UNKNOWN, why)
-        if self.routine is None or not self.routine.enabled:
+        if self.kept is None and (self.routine is None or not self.routine.enabled):
             return self._answer(
                 at, Verdict.OWED, "it is not armed: the next look records it as missed"
             )

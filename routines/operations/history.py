@@ -17,6 +17,7 @@ from routines.operations.context import Context
 from routines.operations.endings import ending, is_calm, name_key
 from routines.operations.entries import Entry, as_it_stands, from_missed, owed_entry
 from routines.operations.finding import check_known, find, known_routines
+from routines.operations.last_good import tagged
 from routines.operations.life import schedulers
 from routines.operations.pending import due_slots, due_words, open_claims, slots_of
 from routines.store import files
@@ -155,12 +156,8 @@ def wanted_routines(context: Context, query: Query) -> list[str] | None:
     """Return the routines that a query is about; None for everything."""
     if not query.tags:
         return None if query.routine is None else [query.routine]
-    routines = context.workspace.routines.values()
-    return [
-        routine.name
-        for routine in routines
-        if query.routine in (None, routine.name) and not set(query.tags).isdisjoint(routine.tags)
-    ]
+    carried = tagged(context, query.tags)
+    return [name for name in carried if query.routine in (None, name)]
 
 
 def _count(entries: tuple[Entry, ...]) -> dict[str, int]:

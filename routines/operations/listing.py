@@ -11,12 +11,13 @@ from routines.domain.names import format_instant
 from routines.domain.outcome import State
 from routines.domain.record import Record
 from routines.domain.routine import Routine
-from routines.domain.schedule import has_ended
+from routines.domain.schedule import Schedule, has_ended
 from routines.errors import Problem
 from routines.operations.agents_found import agents_found
 from routines.operations.alarms import Alarms, pending_alarms
 from routines.operations.context import Context
 from routines.operations.entries import Entry
+from routines.operations.last_good import last_good, tagged
 from routines.operations.life import Schedulers, schedulers
 from routines.operations.past import Past
 from routines.operations.pending import Due, Held, Open, due_slots, due_words, held, open_claims
@@ -200,17 +201,13 @@ class _Lister:
         self.state = context.state_or_none
         self.alive = schedulers(self.state, now=self.now)
         self.open = open_claims(self.state)
-        wanted = [name for name in self.workspace.names if not tags or tags & set(self._tags(name))]
+        self.kept = last_good(context, self.alive)
         self.tags = tags
         self.switches = self._switches()
-        self.names = tuple(wanted)
+        self.names = tuple(tagged(context, tags, kept=self.kept))
         self.due = self._due()
         self.no_agent = self._without_agent()
-        self.share = max(_WEEK_BUDGET // max(len(wanted), 1), _LEAST_A_ROUTINE)
-
-    def _tags(self, name: str) -> tuple[str, ...]:
-        routine = self.workspace.routines.get(name)
-        return () if routine is None else routine.tags
+        self.share = max(_WEEK_BUDGET // max(len(self.names), 1), _LEAST_A_ROUTINE)
 
     def _switches(self) -> dict[str | None, Switch]:
         switches = [] if self.state is None else SwitchStore(self.state).all()
@@ -263,18 +260,22 @@ class _Lister:
         past = Past(self.state, name, now=self.now)
         mine = [one for one in self.open if one.record.routine == name]
         state, count, since = self._stands(name, routine, past, mine)
+        paused = self._held_by(name)
         still = state in ("broken", "paused", "disabled", "over", "by name", "no agent")
+        # What is stale is said first, and a pause holds that back too.
+        still = still or (routine is None and paused is not None)
         due = self.due.get(name)
         retrying = _retrying(mine) if state == "retrying" else None
+        schedule, zone = self._schedule(name, routine)
         ok, bad, part = past.week(self.share) if self.week else (None, None, False)
         return Row(
             name=name,
             state=state,
             count=count,
             since=since,
-            schedule=None if routine is None else _schedule_text(routine),
-            tz=self.workspace.settings.tz if routine is None else routine.zone,
-            next=None if still else _next(routine, self.now),
+            schedule=None if schedule is None else schedule.text(),
+            tz=zone,
+            next=None if still or schedule is None else schedule.next_after(self.now),
             due=due is not None and not still,
             last=past.last,
             note=self._note(state, None if still else due, retrying),
@@ -284,10 +285,19 @@ class _Lister:
             turns=self._turns(name, routine),
             fresh=routine is not None and routine.session == "fresh",
             problem=self._problem(name, past, mine),
-            paused=self._held_by(name),
+            paused=paused,
             retry_at=None if retrying is None else retrying.retry_at,
             buffered=_buffered(mine),
         )
+
+    def _schedule(self, name: str, routine: Routine | None) -> tuple[Schedule | None, str]:
+        """Return what it fires by, if it fires, and the zone that its times are read in."""
+        if routine is not None:
+            return routine.schedule, routine.zone
+        kept = self.kept.get(name)
+        if kept is None:
+            return None, self.workspace.settings.tz
+        return (None if kept.timetable is None else kept.timetable.schedule), kept.zone
 
     def _note(self, state: str, due: Due | None, retrying: Record | None) -> str:
         if retrying is not None:
@@ -313,8 +323,7 @@ class _Lister:
         if under_way is not None:
             return under_way
         if routine is None:
-            armed = any(name in one.armed for one in self.alive.live)
-            return ("stale edit" if armed else "broken"), None, None
+            return ("stale edit" if name in self.kept else "broken"), None, None
         paused = self._held_by(name)
         if paused is not None:
             return "paused", None, paused.since
@@ -367,7 +376,7 @@ class _Lister:
     def _problem(self, name: str, past: Past, mine: "list[Open]") -> Trouble | None:
         if name in self.workspace.broken:
             problems = self.workspace.broken[name]
-            armed = any(name in one.armed for one in self.alive.live)
+            armed = name in self.kept
             text = problems[0].message if problems else "routines.yaml can't be used"
             return Trouble("broken", text, problems[0] if problems else None, armed=armed)
         for one in mine:
@@ -423,13 +432,3 @@ def _days(span: timedelta) -> str:
 def search_path(context: Context) -> str:
     """Return the PATH that programs are found on: our own."""
     return context.environ.get("PATH", os.defpath)
-
-
-def _schedule_text(routine: Routine) -> str | None:
-    return None if routine.schedule is None else routine.schedule.text()
-
-
-def _next(routine: Routine | None, now: datetime) -> datetime | None:
-    if routine is None or routine.schedule is None:
-        return None
-    return routine.schedule.next_after(now)

@@ -15,6 +15,7 @@ from routines.errors import UnknownOccurrence, UsageError
 from routines.operations.context import Context
 from routines.operations.entries import counted
 from routines.operations.finding import check_known
+from routines.operations.last_good import tagged
 from routines.operations.life import schedulers
 from routines.operations.pending import Held, held, held_by
 from routines.operations.stepping_in import CancelResult, cancel_one, open_targets
@@ -149,9 +150,7 @@ def _chosen(
         return [None]
     for name in names:
         check_known(context, name)
-    routines = context.workspace.routines.values()
-    tagged = [routine.name for routine in routines if not set(tags).isdisjoint(routine.tags)]
-    chosen = list(dict.fromkeys([*names, *tagged]))
+    chosen = list(dict.fromkeys([*names, *(tagged(context, tags) if tags else ())]))
     if not chosen:
         raise UsageError(
             f"no routine carries the tag {tags[0]!r}" if tags else "which routines?",

@@ -5,18 +5,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 from routines.domain.names import format_instant
 from routines.domain.routine import Routine
 from routines.domain.schedule_remarks import note_for
+from routines.domain.timetable import Timetable
 from routines.domain.zones import local_text
 from routines.domain.zones import zone as zone_named
 from routines.errors import UnknownRoutine, UsageError
 from routines.operations.context import Context
-from routines.operations.deciding import Decider
+from routines.operations.deciding import LAST_GOOD_DECIDES, Decider
 from routines.operations.finding import check_known
+from routines.operations.last_good import last_good
 from routines.operations.pending import Held, held_by
 
 USUAL_COUNT = 10
@@ -35,6 +37,7 @@ class Coming:
         jitter: How much later than the slot it falls due.
         note: What a change of the clock has to do with it, or None.
         decision: What it would meet from today's state; None if that was not asked.
+        stale: Whether it is of a last good version, since the file is broken now.
     """
 
     routine: str
@@ -43,6 +46,7 @@ class Coming:
     jitter: timedelta = timedelta(0)
     note: str | None = None
     decision: str | None = None
+    stale: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `next --json` shows it."""
@@ -53,6 +57,7 @@ class Coming:
             "jitter_s": int(self.jitter.total_seconds()),
             "note": self.note,
             "decision": self.decision,
+            "stale": self.stale,
         }
 
 
@@ -65,6 +70,7 @@ class Upcoming:
         schedule: Its schedule as text, or None.
         coming: Earliest first.
         silent: Routines of which something, or all, is left out, with the reason.
+        stale: Routines that go on in their last good version.
         decided: Whether each says what it would meet.
     """
 
@@ -72,6 +78,7 @@ class Upcoming:
     schedule: str | None
     coming: tuple[Coming, ...]
     silent: tuple[tuple[str, str], ...] = ()
+    stale: tuple[str, ...] = ()
     decided: bool = False
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -98,58 +105,77 @@ def upcoming(
         raise UsageError(f"-n {count}: expected 1 to {MOST_LISTED}")
     if start is not None and end is not None and end < start:
         raise UsageError("--to lies before --from")
-    routines = _wanted(context, routine)
+    sources = _wanted(context, routine)
     now = context.clock.now()
     after = now if start is None else start - _SECOND
-    over = {r.name: _over(r, now, decide=decide) for r in routines}
+    over = {one.name: _over(one, now, decide=decide) for one in sources}
     switches = {
-        r.name: None if decide else held_by(context.state_or_none, r.name, now=now)
-        for r in routines
-        if over[r.name] is None
+        one.name: None if decide else held_by(context.state_or_none, one.name, now=now)
+        for one in sources
+        if over[one.name] is None
     }
-    silent = {r.name: over[r.name] or _paused(switches[r.name], r.zone) for r in routines}
+    silent = {one.name: over[one.name] or _paused(switches[one.name], one.zone) for one in sources}
     if routine is None:
-        silent |= dict.fromkeys(context.workspace.broken, "broken: routines check")
+        shown = {one.name for one in sources}
+        silent |= {n: "broken: routines check" for n in context.workspace.broken if n not in shown}
     streams = [
         _slots(one, _resumed(switches[one.name], after))
-        for one in routines
+        for one in sources
         if over[one.name] is None and not _for_good(switches[one.name])
     ]
-    merged: Iterator[Coming] = heapq.merge(*streams, key=attrgetter("slot", "routine"))
+    merged: Iterator[tuple[datetime, str, _Source]] = heapq.merge(*streams, key=itemgetter(0, 1))
     if end is not None:
-        merged = takewhile(lambda one: one.slot <= end, merged)
-    found = list(islice(merged, count))
+        merged = takewhile(lambda one: one[0] <= end, merged)
     decider = Decider(context) if decide else None
     return Upcoming(
         routine=routine,
-        schedule=_text(routines[0]) if routine is not None else None,
-        coming=tuple(_noted(context, one, decider) for one in found),
+        schedule=_text(sources[0]) if routine is not None else None,
+        coming=tuple(_coming(one, slot, decider) for slot, _, one in islice(merged, count)),
         silent=tuple((name, why) for name, why in sorted(silent.items()) if why is not None),
+        stale=tuple(sorted(one.name for one in sources if one.definition is None)),
         decided=decide,
     )
 
 
-def _wanted(context: Context, name: str | None) -> list[Routine]:
-    routines = context.workspace.routines
-    if name is None:
-        return list(routines.values())
-    if name not in routines:
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What the slots of one routine come from.
+
+    Attributes:
+        name: Of the routine.
+        zone: In which its times are read.
+        timetable: Yields them; None if it is reached by name only.
+        definition: What its file says; None for a last good version.
+    """
+
+    name: str
+    zone: str
+    timetable: Timetable | None
+    definition: Routine | None
+
+
+def _wanted(context: Context, name: str | None) -> list[_Source]:
+    routines, kept = context.workspace.routines, last_good(context)
+    if name is not None and name not in routines and name not in kept:
         check_known(context, name)
         if name in context.workspace.broken:
             from routines.errors import InvalidFiles
 
             raise InvalidFiles(context.workspace.broken[name])
         raise UnknownRoutine(name, list(routines))
-    return [routines[name]]
+    sources = [_Source(one.name, one.zone, one.timetable, one) for one in routines.values()]
+    sources += [_Source(one.name, one.zone, one.timetable, None) for one in kept.values()]
+    return [one for one in sources if name in (None, one.name)]
 
 
-def _over(routine: Routine, now: datetime, *, decide: bool) -> str | None:
-    """Return why nothing of *routine* is to come, or None; with *decide* its slots say it."""
-    if routine.schedule is None:
+def _over(source: _Source, now: datetime, *, decide: bool) -> str | None:
+    """Return why nothing of *source* is to come, or None; with *decide* its slots say it."""
+    if source.timetable is None:
         return "no schedule: it is reached by name only"
-    if routine.schedule.next_after(now) is None:
+    if source.timetable.schedule.next_after(now) is None:
         return "over: its schedule has nothing left to come"
-    return "disabled" if not routine.enabled and not decide else None
+    enabled = source.definition is None or source.definition.enabled
+    return "disabled" if not enabled and not decide else None
 
 
 def _paused(switch: Held | None, zone: str) -> str | None:
@@ -171,27 +197,33 @@ def _resumed(switch: Held | None, after: datetime) -> datetime:
     return after if switch is None or switch.until is None else max(after, switch.until)
 
 
-def _text(routine: Routine) -> str | None:
-    return None if routine.schedule is None else routine.schedule.text()
+def _text(source: _Source) -> str | None:
+    return None if source.timetable is None else source.timetable.schedule.text()
 
 
-def _slots(routine: Routine, after: datetime) -> Iterator[Coming]:
-    if routine.schedule is None:
+def _slots(source: _Source, after: datetime) -> Iterator[tuple[datetime, str, _Source]]:
+    if source.timetable is None:
         return
-    slot = routine.schedule.next_after(after)
+    slot = source.timetable.schedule.next_after(after)
     while slot is not None:
-        yield Coming(routine=routine.name, slot=slot, tz=routine.zone)
-        slot = routine.schedule.next_after(slot)
+        yield slot, source.name, source
+        slot = source.timetable.schedule.next_after(slot)
 
 
-def _noted(context: Context, one: Coming, decider: Decider | None) -> Coming:
-    routine = context.workspace.routines[one.routine]
-    schedule, timetable = routine.schedule, routine.timetable
+def _coming(source: _Source, slot: datetime, decider: Decider | None) -> Coming:
+    timetable = source.timetable
+    due_at = slot if timetable is None else timetable.due_at(slot)
+    decision = None
+    if decider is not None and source.definition is not None:
+        decision = decider.decide(source.definition, slot)
+    elif decider is not None:
+        decision = decider.paused(source.name, source.zone, due_at) or LAST_GOOD_DECIDES
     return Coming(
-        routine=one.routine,
-        slot=one.slot,
-        tz=one.tz,
-        jitter=timedelta(0) if timetable is None else timetable.due_at(one.slot) - one.slot,
-        note=None if schedule is None else note_for(schedule, one.slot),
-        decision=None if decider is None else decider.decide(routine, one.slot),
+        routine=source.name,
+        slot=slot,
+        tz=source.zone,
+        jitter=due_at - slot,
+        note=None if timetable is None else note_for(timetable.schedule, slot),
+        decision=decision,
+        stale=source.definition is None,
     )

@@ -233,6 +233,8 @@ class Scheduler:
         started_at: When it started.
         beat_at: When it last gave a sign of life.
         armed: The digest of each armed routine, by name.
+        kept: What goes on in its last good version, since its file is broken now: by name what a
+            reader can't find in the file, as `engine.presence` writes it.
         path: Its PATH.
         programs: Agent programs that it found, with versions where known.
         sleeps: Absences of over 2 min: from and to.
@@ -247,6 +249,7 @@ class Scheduler:
     started_at: datetime
     beat_at: datetime
     armed: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, dict[str, Any]] = field(default_factory=dict)
     path: str = ""
     programs: dict[str, str] = field(default_factory=dict)
     sleeps: tuple[tuple[datetime, datetime], ...] = ()
@@ -265,6 +268,7 @@ class Scheduler:
             "ended_at": None if self.ended_at is None else format_instant(self.ended_at),
             "why": self.why,
             "armed": self.armed,
+            "kept": self.kept,
             "path": self.path,
             "programs": self.programs,
             "sleeps": [[format_instant(a), format_instant(b)] for a, b in self.sleeps],
@@ -284,6 +288,7 @@ def _scheduler(found: dict[str, Any] | None) -> Scheduler | None:
             started_at=parse_instant(found["started_at"]),
             beat_at=parse_instant(found["beat_at"]),
             armed=dict(found["armed"]),
+            kept={name: dict(one) for name, one in found.get("kept", {}).items()},
             path=str(found["path"]),
             programs=dict(found["programs"]),
             sleeps=tuple((parse_instant(a), parse_instant(b)) for a, b in found["sleeps"]),

@@ -176,6 +176,8 @@ def test_edit_is_seen_without_a_restart_and_checked_before_it_matters(workspace)
     assert "61" in checked.stdout
     eventually(lambda: row(workspace)["state"] == "stale edit", "the broken file")
     eventually(lambda: "event=file-broken" in workspace.said(scheduler), "its line in the log")
+    eventually(lambda: row(workspace)["schedule"] == "30 17 * * 1-5", "what goes on")
+    assert json.loads(workspace.cli("next", "digest", "-n", "1", "--json").stdout)[0]["stale"]
 
     workspace.routine(cron="30 17 * * *", tz="America/New_York")
     eventually(lambda: row(workspace)["state"] == "armed", "the mended file")

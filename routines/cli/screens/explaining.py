@@ -94,16 +94,20 @@ def _foot(found: Explanation, times: Times) -> list[str]:
         at = times.sentence(found.next)
         if _is_held(found, found.next):
             lines.append(f"Next: {at}, but it is paused: routines resume {_whom(found)}")
-            lines.append(f"Now, by hand: routines run {name}")
+            if not found.stale:
+                lines.append(f"Now, by hand: routines run {name}")
         else:
             ahead = f"in {until(times.now, found.next)}"
             if not found.alive:
                 ahead = "once a scheduler is alive: routines start"
-            lines.append(f"Next: {at}, {ahead}. Now, by hand: routines run {name}")
+            by_hand = "" if found.stale else f" Now, by hand: routines run {name}"
+            lines.append(f"Next: {at}, {ahead}.{by_hand}")
     elif found.known:
         lines.append(f"Nothing is to come. Now, by hand: routines run {name}")
     else:
         lines.append("It has no file that can be used now: routines check")
+    if found.stale and found.next is not None:
+        lines.append("Its file is broken: it goes on in its last good version: routines check")
     return lines
 
 

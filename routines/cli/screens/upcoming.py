@@ -8,6 +8,8 @@ from routines.domain.durations import humanize
 from routines.domain.zones import zone
 from routines.operations.upcoming import Coming, Upcoming
 
+_LAST_GOOD = "stale edit: it goes on in its last good version: routines check"
+
 
 def next_screen(upcoming: Upcoming, times: Times, *, width: int) -> list[str]:
     """Return the screen: of one routine with its schedule, else one row a slot of any."""
@@ -35,6 +37,7 @@ def next_screen(upcoming: Upcoming, times: Times, *, width: int) -> list[str]:
     by_name = "no schedule"
     silent = [one for one in upcoming.silent if not one[1].startswith(by_name)]
     # Else what is held back would look as if there were no such routine.
+    lines += [f"  {escape(name)}: {_LAST_GOOD}" for name in upcoming.stale]
     return [*lines, *(f"  {escape(name)}: {line(why)}" for name, why in silent)]
 
 
@@ -75,5 +78,6 @@ def _of_one(upcoming: Upcoming, times: Times) -> list[str]:
         f"  {pad(when, first + 3)}{pad(ahead, max(second, 10) + 2)}{extra}".rstrip()
         for when, ahead, extra in rows
     ]
-    reasons = [f"  {line(why)}" for _, why in upcoming.silent]
+    reasons = [f"  {_LAST_GOOD}" for _ in upcoming.stale]
+    reasons += [f"  {line(why)}" for _, why in upcoming.silent]
     return [*lines, *(reasons if rows or reasons else ["  nothing is to come"])]
