@@ -224,6 +224,18 @@ class Record:
         return 1 + [line["event"] for line in self.events].count(Event.ATTEMPT.value)
 
     @property
+    def is_taken_up_again(self) -> bool:
+        """Whether its newest line takes up what may have been fired before.
+
+        What only waited behind its predecessor, or was left to a scheduler by a person, has not.
+        """
+        if self.last != Event.ATTEMPT.value:
+            return False
+        if len(self.events) == 1:
+            return not self.claim.get("detached")
+        return bool(self.events[-2]["event"] != Event.BUFFERED.value)
+
+    @property
     def idle_attempts(self) -> int:
         """How often it was taken up since it last came to anything, the claim itself included."""
         for count, line in enumerate(reversed(self.events)):

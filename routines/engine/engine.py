@@ -90,8 +90,9 @@ class EngineEvent:
     """Something that happened, for a host that wants to know.
 
     Attributes:
-        name: A stable word: `fired`, `settled`, `missed`, `waiting`, `fault`, `alert`,
-            `recovery`, `retrying`, `parked`, `detached`, `reattached`.
+        name: A stable word: `fired`, `taken-up` (tried again under its claim), `settled`,
+            `missed`, `waiting`, `fault`, `alert`, `recovery`, `retrying`, `parked`, `detached`,
+            `reattached`.
         ref: The occurrence or routine.
         data: Facts about it, plain JSON types.
     """
@@ -416,8 +417,12 @@ class Engine:
         record = ready.claim.record
         running = Running(record.ref, record.routine, record.path)
         self._in_flight[record.ref] = running
+        facts: dict[str, Any] = {"trigger": record.trigger.value}
         word = "reattached" if record.is_durable else "fired"
-        self._emit(word, record.ref, {"trigger": record.trigger.value}, routine=record.routine)
+        if record.is_taken_up_again:
+            # Who counts what was fired counts each claim once.
+            word, facts["attempt"] = "taken-up", record.attempts
+        self._emit(word, record.ref, facts, routine=record.routine)
         self._in_background(self._see_through(ready, running))
         return running
 

@@ -106,6 +106,24 @@ def test_second_claim_line_changes_nothing():
 
 
 @pytest.mark.parametrize(
+    ("events", "claim", "is_again"),
+    [
+        ([], {}, False),
+        (["attempt"], {}, True),
+        (["attempt"], {"detached": True}, False),
+        (["attempt", "attempt"], {"detached": True}, True),
+        (["buffered", "attempt"], {}, False),
+        (["started", "retry", "attempt"], {}, True),
+        (["attempt", "started"], {}, False),
+    ],
+)
+def test_what_only_waited_was_not_taken_up_again(events, claim, is_again):
+    lines = ({"event": word, "at": "2026-07-01T09:00:01Z"} for word in events)
+
+    assert read({**CLAIM, **claim}, *lines).is_taken_up_again is is_again
+
+
+@pytest.mark.parametrize(
     ("events", "started", "attempts"),
     [
         ([], False, 1),

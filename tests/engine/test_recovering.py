@@ -96,6 +96,20 @@ async def test_claim_that_was_never_started_runs_late_under_the_same_claim(stage
     ]
 
 
+@pytest.mark.parametrize(
+    ("claim", "word"), [({}, "taken-up"), ({"detached": True}, "fired")], ids=["died", "detached"]
+)
+async def test_claim_of_a_process_that_is_gone_is_fired_only_if_that_was_left_to_us(
+    stage, claim, word
+):
+    by_hand = Occurrence(Kind.MANUAL, "digest", at("08:01"), "k3m9q2")
+    occurrence = by_hand if claim else SLOT
+    leave_claim(stage, occurrence=occurrence, **claim)
+    await look(stage)
+
+    assert [e.name for e in stage.events if e.ref == occurrence.ref] == [word, "settled"]
+
+
 async def test_started_turn_whose_owner_died_is_interrupted_and_never_run_again(stage):
     leave_claim(stage, events=[Event.STARTED])
     await look(stage)

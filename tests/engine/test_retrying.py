@@ -45,6 +45,15 @@ async def test_turn_that_never_started_is_tried_again_under_its_claim_and_key(st
     assert len({key for _, key in answer.asked}) == 1
 
 
+async def test_claim_that_is_tried_again_is_said_to_be_fired_once(stage):
+    reluctant(stage, 2)
+    async with stage.running(routine(schedule=every(60), retry=Retry())):
+        await stage.clock.advance_to(at("09:10"))
+
+    begun = [(e.name, e.data.get("attempt")) for e in stage.events if "trigger" in e.data]
+    assert begun == [("fired", None), ("taken-up", 2), ("taken-up", 3), ("settled", None)]
+
+
 async def test_recurring_slot_fails_after_its_last_attempt(stage):
     answer = reluctant(stage, 9)
     async with stage.running(routine(schedule=every(60), retry=Retry())):
