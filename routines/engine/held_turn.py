@@ -155,7 +155,6 @@ class HeldTurn:
             native_session,
             program=self.program,
             session=self.lease.session,
-            clock=self.clock,
         )
         if self.taken_by is not None:
             self.taken = native_session

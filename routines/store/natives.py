@@ -4,18 +4,18 @@ A program's conversation that two sessions continued would be had by two turns a
 behind a lease of its own. So the first session that is answered from it has it.
 """
 
+import contextlib
 import json
 import os
 
-from routines.domain.clock import Clock
 from routines.domain.names import key_of
-from routines.store import files, locks
+from routines.errors import StoreBusy
+from routines.store import files
 from routines.store.sessions import SessionStore
 from routines.store.state import State
 
-# It is held for a read and a write.
+# It is held for a read and a write; a turn whose program has just said its id waits for no more.
 _PATIENCE_S = 2.0
-_STEP_S = 0.02
 
 
 class NativeStore:
@@ -29,33 +29,48 @@ class NativeStore:
         key = key_of(native)
         return self._state.at("natives", key[:2], f"{key}.json")
 
-    def take(self, native: str, *, program: str, session: str, clock: Clock) -> str | None:
+    def take(
+        self, native: str, *, program: str, session: str, patience: float = _PATIENCE_S
+    ) -> str | None:
         """Let *session* have the conversation *native* of *program*.
+
+        Args:
+            native: The conversation's own id.
+            program: Whose it is.
+            session: Who is to have it.
+            patience: Seconds to wait for the lock.
 
         Returns:
             None if it has it now; else the session that has it.
 
         Raises:
+            StoreError: It can't be told who has it.
             NotDurable: It could not be written down.
         """
+        try:
+            with self._looking(patience):
+                return self._take(native, program, session)
+        except StoreBusy:
+            # Whoever holds it so long was stopped in the middle; a turn does not wait for that.
+            return self._take(native, program, session)
+
+    def _take(self, native: str, program: str, session: str) -> str | None:
         path = self._path(native)
+        other = self._holder(path, native, program)
+        if other is not None and other != session:
+            return other
         data = json.dumps({"native": native, "program": program, "session": session}).encode()
         try:
-            with_lock = self._lock(clock)
-            try:
-                other = self._holder(path, native, program)
-                if other is None or other == session:
-                    files.make_folder(os.path.dirname(path))
-                    files.replace(path, data + b"\n")
-                    return None
-                return other
-            finally:
-                locks.let_go(with_lock)
+            files.make_folder(os.path.dirname(path))
+            files.replace(path, data + b"\n")
         except OSError as error:
             raise files.fault(error, "write", path) from error
+        return None
 
-    def prune(self, *, clock: Clock) -> int:
+    def prune(self, *, patience: float = _PATIENCE_S) -> int:
         """Remove what names conversations that their sessions no longer have; return how many.
+
+        What a turn is looking at for longer than *patience* seconds stays until the next time.
 
         Raises:
             NotDurable: Something could not be removed.
@@ -63,24 +78,31 @@ class NativeStore:
         count = 0
         for shard in files.names(self._state.at("natives")):
             for name in files.names(self._state.at("natives", shard)):
-                if name.endswith(".json"):
-                    path = self._state.at("natives", shard, name)
-                    try:
-                        count += self._prune_one(path, clock)
-                    except OSError as error:
-                        raise files.fault(error, "remove", path) from error
+                path = self._state.at("natives", shard, name)
+                if not name.endswith(".json") or not self._is_left(path):
+                    continue
+                try:
+                    with self._looking(patience):
+                        # Again: a session may have taken it since.
+                        count += self._is_left(path) and files.remove(path)
+                except StoreBusy:
+                    return count
+                except OSError as error:
+                    raise files.fault(error, "remove", path) from error
         return count
 
-    def _prune_one(self, path: str, clock: Clock) -> bool:
-        with_lock = self._lock(clock)
-        try:
-            found = _read(path)
-            if found is None:
-                return False
-            native, program = str(found.get("native")), str(found.get("program"))
-            return self._holder(path, native, program) is None and files.remove(path)
-        finally:
-            locks.let_go(with_lock)
+    def _looking(self, patience: float) -> contextlib.AbstractContextManager[None]:
+        """Hold the lock under which it is looked who has a conversation, and written down."""
+        lock = self._state.at("locks", "natives.lock")
+        return files.section(lock, patience=patience, what="who has which conversation")
+
+    def _is_left(self, path: str) -> bool:
+        """Return whether a file says of a conversation what is no longer so."""
+        found = _read(path)
+        if found is None:
+            return False
+        native, program = str(found.get("native")), str(found.get("program"))
+        return self._holder(path, native, program) is None
 
     def _holder(self, path: str, native: str, program: str) -> str | None:
         found = _read(path)
@@ -94,17 +116,6 @@ class NativeStore:
             return other
         # It may be about to write it down: its turn says so by its lease.
         return other if self._sessions.is_busy(other) is not None else None
-
-    def _lock(self, clock: Clock) -> int:
-        path = self._state.at("natives", "lock")
-        files.make_folder(os.path.dirname(path))
-        fd = files.open_append(path, create=True)
-        for _ in range(int(_PATIENCE_S / _STEP_S)):
-            if locks.try_lock(fd):
-                return fd
-            clock.sleep(_STEP_S)
-        # Whoever holds it so long has been stopped in the middle; a turn does not wait for that.
-        return fd
 
 
 def _read(path: str) -> dict[str, object] | None:

@@ -94,7 +94,7 @@ class RetentionStore:
                 self._prune_missed(folder, keep, now, pruned)
             self._prune_output(keep, now, pruned)
             self._prune_schedulers(keep, now)
-            NativeStore(self._state).prune(clock=self._clock)
+            NativeStore(self._state).prune()
             pruned.drafts = files.sweep_drafts(
                 self._state.path, skip=_WITHOUT_DRAFTS, before=now - _DRAFT_IS_LEFT
             )

@@ -1433,7 +1433,7 @@ NATIVE = "ses_4f2a"
 
 
 def _take_native(state: Any, tell: Tell) -> None:
-    told = NativeStore(state).take(NATIVE, program="agent", session=SESSION, clock=FakeClock())
+    told = NativeStore(state).take(NATIVE, program="agent", session=SESSION)
     assert told is None
     lease = SessionStore(state).take(SESSION, clock=FakeClock())
     assert isinstance(lease, Lease)
@@ -1446,14 +1446,14 @@ def _native_has_one_session(path: str, told: Told) -> None:
     state = _open(path)
     known = SessionStore(state).peek(SESSION)
     written = known is not None and known.native_session == NATIVE
-    other = NativeStore(state).take(NATIVE, program="agent", session="wake:x", clock=FakeClock())
+    other = NativeStore(state).take(NATIVE, program="agent", session="wake:x")
     assert other == (SESSION if written else None), "two sessions have one conversation"
     assert written or ["taken"] not in told
 
 
 def _forgotten_native(path: str) -> Any:
     state = _open(path)
-    NativeStore(state).take(NATIVE, program="agent", session="routine:gone", clock=FakeClock())
+    NativeStore(state).take(NATIVE, program="agent", session="routine:gone")
     return state
 
 
@@ -1467,7 +1467,7 @@ REST += [
     Operation(
         "prune-native-sessions",
         ("natives.NativeStore.prune",),
-        lambda state, tell: tell("pruned", NativeStore(state).prune(clock=FakeClock())),
+        lambda state, tell: tell("pruned", NativeStore(state).prune()),
         prepare=_forgotten_native,
         after=_native_has_one_session,
     ),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from routines.store import files, locks
+from routines.store import files
 from routines.store.natives import NativeStore
 from routines.store.sessions import SessionStore
 from routines.store.state import open_for_writing
@@ -19,7 +19,7 @@ def state(tmp_path):
 
 
 def take(state, session, native="n-1", program="agent"):
-    return NativeStore(state).take(native, program=program, session=session, clock=FakeClock())
+    return NativeStore(state).take(native, program=program, session=session)
 
 
 def lease_of(state, session):
@@ -80,18 +80,28 @@ def test_pruning_keeps_what_a_session_has_and_nothing_else(state):
     has(state, OURS, "n-2")
     has(state, OURS, "n-4")
 
-    assert NativeStore(state).prune(clock=FakeClock()) == 2
+    assert NativeStore(state).prune() == 2
     assert take(state, OURS) == THEIRS
 
 
 def test_a_lock_that_somebody_holds_for_ever_keeps_no_turn_waiting(state):
     take(state, THEIRS)
-    fd = files.open_append(state.at("natives", "lock"), create=True)
-    assert locks.try_lock(fd)
-    try:
-        clock = FakeClock()
-        began = clock.awake()
-        assert NativeStore(state).take("n-1", program="agent", session=OURS, clock=clock) is None
-        assert clock.awake() - began <= 3
-    finally:
-        locks.let_go(fd)
+    natives = NativeStore(state)
+    with files.section(state.at("locks", "natives.lock")):
+        assert natives.take("n-1", program="agent", session=OURS, patience=0) is None
+
+
+def test_who_has_a_conversation_is_told_also_while_the_lock_is_held(state):
+    take(state, THEIRS)
+    has(state, THEIRS, "n-1")
+    natives = NativeStore(state)
+    with files.section(state.at("locks", "natives.lock")):
+        assert natives.take("n-1", program="agent", session=OURS, patience=0) == THEIRS
+
+
+def test_pruning_passes_over_what_somebody_is_looking_at(state):
+    take(state, THEIRS)
+    natives = NativeStore(state)
+    with files.section(state.at("locks", "natives.lock")):
+        assert natives.prune(patience=0) == 0
+    assert natives.prune() == 1
