@@ -23,7 +23,7 @@ from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Trigger
 from routines.domain.routine import Routine
 from routines.engine import host
-from routines.engine.claiming import claim_line
+from routines.engine.claim_lines import claim_line
 from routines.engine.work import work_of
 from routines.store import files
 from routines.store.claim import Claim

@@ -43,7 +43,7 @@ from routines.domain.outcome import Outcome, Trigger
 from routines.domain.record import Event
 from routines.domain.routine import Routine
 from routines.engine import host
-from routines.engine.claiming import claim_line
+from routines.engine.claim_lines import claim_line
 from routines.engine.engine import Engine
 from routines.engine.work import work_of
 from routines.store import files

@@ -8,8 +8,9 @@ from routines.domain.names import instant_name
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason, Trigger
 from routines.domain.record import Owner
-from routines.engine.claiming import Claimer, Ready, claim_line
+from routines.engine.claim_lines import claim_line
 from routines.engine.definitions import Definitions
+from routines.engine.needs import Needs, Ready
 from routines.engine.work import Work
 from routines.errors import SessionBusyError, StoreError, UnknownRoutine
 from routines.store.claim import Claim
@@ -51,13 +52,13 @@ class ByHand:
         state: State,
         *,
         definitions: Definitions,
-        claimer: Claimer,
+        needs: Needs,
         clock: Clock,
         owner: Owner,
     ) -> None:
         self._state = state
         self._definitions = definitions
-        self._claimer = claimer
+        self._needs = needs
         self._clock = clock
         self._owner = owner
         self._claims = ClaimStore(state)
@@ -84,10 +85,10 @@ class ByHand:
             StoreError: It could not be claimed.
         """
         occurrence, session, work = self._plan(asked)
-        busy = self._claimer.busy(session)
+        busy = self._needs.busy(session)
         if busy is not None:
             raise SessionBusyError(session, busy.holder)
-        room = self._claimer.group_for(work)
+        room = self._needs.group_for(work)
         if not isinstance(room, Room):
             raise SessionBusyError(session, room)
         try:

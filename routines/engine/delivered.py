@@ -15,7 +15,10 @@ from routines.domain.record import Event, Record
 from routines.domain.routine import OverlapPolicy, Routine
 from routines.domain.timetable import offset_of
 from routines.engine.arming import known_schedule, told
-from routines.engine.claiming import Claimer, Pass, Ready, claim_line
+from routines.engine.claim_lines import claim_line
+from routines.engine.claiming import Claimer
+from routines.engine.needs import Ready
+from routines.engine.passes import Pass
 from routines.errors import SessionBusyError, SlotRefused
 from routines.store.claims import Draft
 from routines.store.control import Switch
@@ -99,20 +102,20 @@ class Deliverer(Claimer):
                 return self._record_instead(routine, slot, why, now)
             done = Pass()
             self._pass_over(routine, slot, Reason.NO_SCHEDULER, now)
-            running, lost = self._in_flight(routine, now, done)
+            running, lost = self._overlaps.in_flight(routine, now, done)
             if running and routine.overlap is not OverlapPolicy.SKIP:
                 work = self._definitions.work(routine)
-                self._buffer(routine, occurrence, Trigger.EXTERNAL, work, now, done)
+                self._overlaps.buffer(routine, occurrence, Trigger.EXTERNAL, work, now, done)
                 if routine.overlap is OverlapPolicy.SUPERSEDE:
-                    self._make_way(running[0], occurrence, now, done)
+                    self._overlaps.make_way(running[0], occurrence, now, done)
                 return Delivery("buffered", record=self._claims.read(occurrence))
             if running:
-                self._skip(routine, occurrence, Trigger.EXTERNAL, running[0], now, done)
+                self._overlaps.skip(routine, occurrence, Trigger.EXTERNAL, running[0], now, done)
                 return Delivery("skipped", record=self._claims.read(occurrence))
             for path in lost:
                 self._recoverer.recover_path(path)
             session = routine.session_for(occurrence.ref.partition("@")[2])
-            busy = self.busy(session)
+            busy = self._needs.busy(session)
             if busy is not None:
                 raise SessionBusyError(session, busy.holder)
             return self._claim_delivered(routine, occurrence, session, now)
@@ -130,7 +133,7 @@ class Deliverer(Claimer):
                     # Claimed by a process that died before it started: ours to start. What waits
                     # for its predecessor, another try or a person goes on waiting.
                     work = self._definitions.work(routine)
-                    ready = self.take_up(claim, work, self.group_for(work), now=now)
+                    ready = self._needs.take_up(claim, work, self._needs.group_for(work), now=now)
                     if ready is not None:
                         return Delivery("claimed", ready=ready)
                 elif claim is not None:
@@ -144,7 +147,7 @@ class Deliverer(Claimer):
         newer = [at for at in (newest, None if given_up is None else given_up.last) if at]
         if newer and max(newer) >= slot:
             return Reason.STALE
-        if self.is_paused(routine.name, now):
+        if self._needs.is_paused(routine.name, now):
             return Reason.PAUSED
         if not routine.enabled:
             return Reason.DISABLED
@@ -202,7 +205,7 @@ class Deliverer(Claimer):
         self, routine: Routine, occurrence: Occurrence, session: str, now: datetime
     ) -> Delivery:
         work = self._definitions.work(routine)
-        room = self.group_for(work)
+        room = self._needs.group_for(work)
         if not isinstance(room, Room):
             raise SessionBusyError(session, room)
         line = claim_line(

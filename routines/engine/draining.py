@@ -17,8 +17,10 @@ from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason, Trigger
 from routines.domain.record import Owner, Record, outcome_event
 from routines.domain.zones import day_of, zone
-from routines.engine.claiming import Claimer, Pass, Ready, claim_line
+from routines.engine.claim_lines import claim_line
 from routines.engine.definitions import Definitions
+from routines.engine.needs import Needs, Ready
+from routines.engine.passes import Pass
 from routines.engine.recipients import routine_of, targets_of_session
 from routines.engine.unstarted import Unstarted
 from routines.engine.work import Work
@@ -48,7 +50,7 @@ class Drainer:
         state: State,
         *,
         definitions: Definitions,
-        claimer: Claimer,
+        needs: Needs,
         jobs: JobStore,
         work: JobWork,
         clock: Clock,
@@ -58,7 +60,7 @@ class Drainer:
     ) -> None:
         self._state = state
         self._definitions = definitions
-        self._claimer = claimer
+        self._needs = needs
         self._clock = clock
         self._owner = owner
         self._unstarted = unstarted
@@ -87,7 +89,7 @@ class Drainer:
         try:
             self._purges.finish()
             self._jobs.bring_up(now)
-            if self._claimer.is_paused(None, now):
+            if self._needs.is_paused(None, now):
                 return
             for place in self._choosing.places():
                 while waiting and waiting[0][0] < place.order:
@@ -180,10 +182,10 @@ class Drainer:
     def _is_held(self, job: Job, now: datetime) -> bool:
         """Return whether a job has to wait for its session: it is in use, or its routine paused."""
         routine = routine_of(job.session)
-        if routine is not None and self._claimer.is_paused(routine, now):
+        if routine is not None and self._needs.is_paused(routine, now):
             self._busy.add(job.place.session)
             return True
-        if job.has_own_session or self._claimer.busy(job.session) is None:
+        if job.has_own_session or self._needs.busy(job.session) is None:
             return False
         self._busy.add(job.place.session)
         return True
@@ -192,12 +194,12 @@ class Drainer:
         """Return room for a turn; None if its group is in use. _HouseFull if there is no place."""
         if work.exclusive in self._busy_groups:
             return None
-        room = self._claimer.room_for(work)
+        room = self._needs.room_for(work)
         if isinstance(room, Room):
             return room
         if work.exclusive is None:
             raise _HouseFull
-        alone = self._claimer.room_for(replace(work, exclusive=None))
+        alone = self._needs.room_for(replace(work, exclusive=None))
         if not isinstance(alone, Room):
             raise _HouseFull
         alone.let_go()
@@ -280,7 +282,7 @@ class Drainer:
         if room is None:
             self._unstarted.look_soon()
             return False
-        ready = self._claimer.take_up(claim, work, room, now=now)
+        ready = self._needs.take_up(claim, work, room, now=now)
         if ready is None:
             self._unstarted.look_soon()
             return True

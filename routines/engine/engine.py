@@ -29,14 +29,15 @@ from routines.engine import host
 from routines.engine.alerting import Alerter, Telling
 from routines.engine.authorizing import Authorize, Authorizer
 from routines.engine.by_hand import Asked, ByHand
-from routines.engine.claiming import Pass, Ready
 from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
 from routines.engine.delivered import Delivery
 from routines.engine.looking import Looker
 from routines.engine.managing import Wakeups
 from routines.engine.measuring import PassFacts, measures
+from routines.engine.needs import Ready
 from routines.engine.off_loop import in_thread, under_way
+from routines.engine.passes import Pass
 from routines.engine.pausing import Pausing
 from routines.engine.presence import Presence
 from routines.engine.recipients import reply_to
@@ -326,7 +327,7 @@ class Engine:
         self._by_hand = ByHand(
             self._state,
             definitions=self._definitions,
-            claimer=self._looker.claimer,
+            needs=self._looker.needs,
             clock=self._clock,
             owner=self._owner,
         )

@@ -19,11 +19,13 @@ from routines.engine.agenda import Agenda
 from routines.engine.alerting import Alerter, Telling
 from routines.engine.arming import Arming
 from routines.engine.authorizing import Authorizer
-from routines.engine.claiming import Pass
 from routines.engine.definitions import Definitions
 from routines.engine.delivered import Deliverer
 from routines.engine.draining import Drainer
 from routines.engine.edits import edits_between
+from routines.engine.needs import Needs
+from routines.engine.overlapping import Overlaps
+from routines.engine.passes import Pass
 from routines.engine.pausing import Pausing
 from routines.engine.presence import Presence
 from routines.engine.recovering import Recoverer
@@ -80,10 +82,16 @@ class Looker:
         self.agenda = Agenda()
         self._arming = Arming(state, by=owner.user, why=self._why_not_run)
         self._pausing = Pausing(state, by=owner.user, routine_of=self._routine)
+        self.needs = Needs(
+            state, definitions=definitions, recoverer=recoverer, clock=clock, owner=owner
+        )
+        overlaps = Overlaps(state, owner=owner)
         self.claimer = Deliverer(
             state,
             definitions=definitions,
             arming=self._arming,
+            needs=self.needs,
+            overlaps=overlaps,
             recoverer=recoverer,
             clock=clock,
             owner=owner,
@@ -93,7 +101,7 @@ class Looker:
         self._waker = Waker(
             state,
             definitions=definitions,
-            claimer=self.claimer,
+            needs=self.needs,
             clock=clock,
             owner=owner,
             bounds=bounds,
@@ -103,7 +111,8 @@ class Looker:
         self.taking_up = TakingUp(
             state,
             definitions=definitions,
-            claimer=self.claimer,
+            needs=self.needs,
+            overlaps=overlaps,
             waker=self._waker,
             recoverer=recoverer,
             clock=clock,
@@ -116,7 +125,7 @@ class Looker:
         self._drainer = Drainer(
             state,
             definitions=definitions,
-            claimer=self.claimer,
+            needs=self.needs,
             jobs=jobs,
             work=JobWork(state, jobs, clock=clock, owner=owner, here=host.here()),
             clock=clock,

@@ -29,9 +29,9 @@ from routines.agents.processes import start_turn_process
 from routines.agents.programs import HURRY
 from routines.domain.outcome import Outcome, Reason, one_line
 from routines.domain.record import Event, Owner, Record
-from routines.engine.claiming import Ready
 from routines.engine.clock import EngineClock
 from routines.engine.durable import Follower
+from routines.engine.needs import Ready
 from routines.engine.off_loop import in_thread, start_thread
 from routines.engine.recovering import Recoverer
 from routines.engine.resuming import resume

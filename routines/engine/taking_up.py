@@ -16,9 +16,11 @@ from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, Owner, Record
 from routines.domain.routine import CatchUpPolicy
 from routines.engine.by_hand import with_more
-from routines.engine.claiming import Claimer, Pass
 from routines.engine.definitions import Definitions, edited
 from routines.engine.draining import entry_of, is_job
+from routines.engine.needs import Needs
+from routines.engine.overlapping import Overlaps
+from routines.engine.passes import Pass
 from routines.engine.recovering import Recoverer
 from routines.engine.unstarted import Unstarted
 from routines.engine.verdicts import Verdict, cancelled
@@ -45,7 +47,8 @@ class TakingUp:
         state: State,
         *,
         definitions: Definitions,
-        claimer: Claimer,
+        needs: Needs,
+        overlaps: Overlaps,
         waker: Waker,
         recoverer: Recoverer,
         clock: Clock,
@@ -56,7 +59,8 @@ class TakingUp:
     ) -> None:
         self._state = state
         self._definitions = definitions
-        self._claimer = claimer
+        self._needs = needs
+        self._overlaps = overlaps
         self._waker = waker
         self._recoverer = recoverer
         self._clock = clock
@@ -121,7 +125,7 @@ class TakingUp:
             self.unstarted.hold_back(record.ref, self._clock.awake())
             log.warning("run-not-followed", extra={"ref": record.ref, "run": record.run_id})
             return
-        ready = self._claimer.take_over(claim, work)
+        ready = self._needs.take_over(claim, work)
         if ready is None:
             self.unstarted.look_soon()
         else:
@@ -154,12 +158,12 @@ class TakingUp:
         if self._is_stopping() or not self.unstarted.may_start(record.ref, self._clock.awake()):
             claim.let_go()
             return
-        paused = self._claimer.is_paused(record.routine, now)
+        paused = self._needs.is_paused(record.routine, now)
         if paused and record.occurrence.kind is not Kind.MANUAL:
             claim.let_go()
             self.unstarted.look_soon()
             return
-        if record.last == Event.BUFFERED.value and self._claimer.predecessor(claim) is not None:
+        if record.last == Event.BUFFERED.value and self._overlaps.predecessor(claim) is not None:
             claim.let_go()
             self.unstarted.look_soon()
             return
@@ -179,8 +183,8 @@ class TakingUp:
             CancelStore(self._state).clear(record.ref)
             return
         by_hand = record.occurrence.kind is Kind.MANUAL
-        room = self._claimer.group_for(decided) if by_hand else self._claimer.room_for(decided)
-        ready = self._claimer.take_up(claim, decided, room, now=now)
+        room = self._needs.group_for(decided) if by_hand else self._needs.room_for(decided)
+        ready = self._needs.take_up(claim, decided, room, now=now)
         if ready is None:
             self.unstarted.look_soon()
         else:

@@ -15,8 +15,8 @@ from routines.domain.wake_texts import wrap
 from routines.domain.wakeup import Bounds, Wakeup
 from routines.domain.zones import zone
 from routines.engine.authorizing import Authorizer
-from routines.engine.claiming import Claimer, Ready
 from routines.engine.definitions import Definitions
+from routines.engine.needs import Needs, Ready
 from routines.engine.recipients import reply_to, routine_of, sharer_of
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
@@ -50,7 +50,7 @@ class Waker:
         state: State,
         *,
         definitions: Definitions,
-        claimer: Claimer,
+        needs: Needs,
         clock: Clock,
         owner: Owner,
         bounds: Bounds,
@@ -59,7 +59,7 @@ class Waker:
     ) -> None:
         self._state = state
         self._definitions = definitions
-        self._claimer = claimer
+        self._needs = needs
         self._clock = clock
         self._owner = owner
         self._bounds = bounds
@@ -96,11 +96,11 @@ class Waker:
         if planned is None:
             return
         wakeup, due = planned
-        if self._claimer.is_paused(routine_of(wakeup.session), now):
+        if self._needs.is_paused(routine_of(wakeup.session), now):
             # Its routine is paused, or everything: it stays pending as it is.
             return
         if isinstance(due, Fire):
-            busy = self._claimer.busy(wakeup.session_at(due.instant))
+            busy = self._needs.busy(wakeup.session_at(due.instant))
             if busy is not None:
                 self._busy(wakeup, plan_busy(wakeup, due, now=now), due, now, woken)
                 return
@@ -178,7 +178,7 @@ class Waker:
             self._skip(wakeup, absent, now, woken, detail=error.message, outcome=Outcome.FAILED)
             self._authorizer.done_with(wakeup, due.instant)
             return
-        room = self._claimer.room_for(work)
+        room = self._needs.room_for(work)
         if not isinstance(room, Room):
             return
         try:
