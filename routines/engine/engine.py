@@ -135,9 +135,9 @@ class Engine:
         external_clock: Whether slots are delivered from outside (`fire`, `tick`): it then arms
             nothing and catches nothing up, and fires wake-ups alone.
         is_scheduler: Whether it shows itself as a scheduler to other processes.
-        authorize: Asked who may do what with wake-ups, and before each firing: a function or a
-            coroutine function of action, caller and schedule that returns True, False or a
-            `Decision`. None allows everything.
+        authorize: Asked who may do what by `wakeups()`, and before each firing, whoever set it: a
+            function or a coroutine function of action, caller and schedule that returns True,
+            False or a `Decision`. None allows everything.
 
     Raises:
         StoreError: The state folder can't be used.

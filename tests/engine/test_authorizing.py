@@ -16,6 +16,8 @@ from routines.errors import (
     WakeupConflict,
     WakeupRefused,
 )
+from routines.operations.context import Context
+from routines.operations.waking import ToolDesk
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, eventually, routine
 
 SESSION = "chat-7"
@@ -460,6 +462,22 @@ async def test_wake_up_that_an_agent_set_is_asked_about_when_it_fires(stage):
         engine.tools(SESSION).wake("look", in_="10m")
         await stage.clock.advance_to(at("08:11"))
 
+    assert [(one.outcome, one.reason) for one in stage.records()] == [("skipped", "refused")]
+
+
+@pytest.mark.parametrize("turn", ["digest@2026-06-01T08:00:00Z", None])
+async def test_wake_up_that_was_set_from_another_process_is_asked_about_when_it_fires(stage, turn):
+    hook = Hook(lambda action, *_: action != "fire")
+    environ = {"ROUTINES_ROOT": stage.root, "ROUTINES_STATE": stage.path}
+    environ |= {"ROUTINES_SESSION": SESSION} | ({"ROUTINES_TURN": turn} if turn else {})
+    # As `routines mcp` has it: no engine, and so no hook.
+    context = Context(environ=environ, cwd="/", clock=stage.clock)
+    async with stage.running(QUIET, authorize=hook):
+        answer = ToolDesk(lambda: context).call("wake", {"prompt": "look", "in": "10m"})
+        await stage.clock.advance_to(at("08:11"))
+
+    assert not answer.refused
+    assert hook.asked == [("fire", context.who, 1)]
     assert [(one.outcome, one.reason) for one in stage.records()] == [("skipped", "refused")]
 
 
