@@ -5,7 +5,7 @@ Each act says who did it.
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from routines.domain.occurrence import Kind
@@ -297,12 +297,15 @@ def session_hold(context: Context, session: str, command: Sequence[str]) -> int:
 def session_open(context: Context, session: str) -> int:
     """Run the agent's own interactive program on a conversation, under its lease.
 
+    It is handed the wake tools as a turn is; what it sets fires in this conversation.
+
     Raises:
         UnknownSession: It has had no turn yet.
         UsageError: Its agent has no interactive program.
         SessionBusyError: It is in use.
     """
     from routines.agents.command_words import fill_words
+    from routines.agents.handover import hand_over
     from routines.agents.processes import run_in_foreground
     from routines.domain.ledger import chooses_id
 
@@ -334,6 +337,10 @@ def session_open(context: Context, session: str) -> int:
     cwd = context.root.path if routine is None or routine.cwd is None else routine.cwd
     env = _environment_of(context, routine, spec, session)
     what = f"session open: {shlex.join(words)}"
+    if routine is None or routine.wake_tools:
+        # Words of `args` are for turns alone, and an interactive program may know other ones.
+        handed, env = hand_over(replace(spec, args=()), env)
+        words += handed.args
     return _held(context, session, what, lambda: run_in_foreground(words, cwd=cwd, env=env))
 
 

@@ -1,5 +1,6 @@
 """`session open`: the agent's own program on a conversation, while slots wait and say so."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from routines.agents.handover import is_installed
+from routines.operations.context import Context
+from routines.operations.waking import ToolDesk
 from routines.store.sessions import SessionStore
+from routines.store.wakeups import WakeupStore
 from tests.surfaces.world import berlin
 
 INTERACTIVE = """
@@ -65,7 +70,7 @@ def test_the_program_is_opened_where_its_turns_run_and_slots_wait_and_say_so(cla
     person = opened(claude)
     try:
         wait_for(claude.home / "cwd")
-        assert (claude.home / "words").read_text() == "--resume n-1\n"
+        assert (claude.home / "words").read_text().startswith("--resume n-1")
         assert (claude.home / "cwd").read_text() == f"{claude.home}\n"
         env = dict(line.split("=", 1) for line in (claude.home / "env").read_text().splitlines())
         # As in a turn: the routine's own, the preset's, and nothing of an agent around us.
@@ -88,6 +93,44 @@ def test_the_program_is_opened_where_its_turns_run_and_slots_wait_and_say_so(cla
     assert person.returncode == 7
     assert SessionStore(claude.state).is_busy("routine:daily") is None
     assert "session open" not in claude.ask("list", width=200).out
+
+
+def server_handed_over(ws):
+    """What the program was told of the server of the wake tools."""
+    person = opened(ws)
+    try:
+        wait_for(ws.home / "cwd")
+    finally:
+        person.communicate()
+    words = (ws.home / "words").read_text()
+    head, found, rest = words.partition(" --mcp-config=")
+    assert head.strip() == "--resume n-1"
+    if not found:
+        return None, ""
+    server, end = json.JSONDecoder().raw_decode(rest)
+    return server["mcpServers"]["routines"], rest[end:].strip()
+
+
+@pytest.mark.skipif(not is_installed(), reason="the extra mcp is not installed")
+def test_the_program_is_handed_the_wake_tools_and_what_it_sets_fires_in_this_conversation(claude):
+    server, leave = server_handed_over(claude)
+
+    assert (
+        leave == "--allowedTools=mcp__routines__wake,mcp__routines__unwake,mcp__routines__wakeups"
+    )
+    environ = {"HOME": str(claude.home), **server["env"]}
+    desk = ToolDesk(lambda: Context(environ=environ, cwd="/", clock=claude.clock))
+    assert "routine:daily" in desk.instructions()
+    said = desk.call("wake", {"prompt": "Look again.", "in": "10m"})
+    assert "in this conversation" in said.text
+    assert [one.session for one in WakeupStore(claude.state).pending_all(9)] == ["routine:daily"]
+
+
+def test_a_routine_without_wake_tools_hands_none_over_to_the_program_either(claude):
+    with (claude.root / "routines" / "daily.yaml").open("a") as file:
+        file.write("wake_tools: false\n")
+
+    assert server_handed_over(claude) == (None, "")
 
 
 def test_next_says_what_a_coming_slot_waits_for(claude):
