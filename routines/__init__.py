@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
     from routines.domain.wakeup import Bounds
     from routines.engine.authorizing import Decision
-    from routines.engine.engine import EngineEvent, Limits
+    from routines.engine.events import EngineEvent
+    from routines.engine.lifecycle import Limits
     from routines.engine.managing import Wakeups
     from routines.engine.tools import ToolAnswer, WakeTools
     from routines.engine.wake_snapshots import WakeupSnapshot
@@ -54,12 +55,12 @@ _HOMES = {
     "DurableAgent": "routines.agents.base",
     "EchoAgent": "routines.agents.echo",
     "Engine": "routines.operations.embedded",
-    "EngineEvent": "routines.engine.engine",
+    "EngineEvent": "routines.engine.events",
     "JobConflict": "routines.errors",
     "JobRequest": "routines.domain.job",
     "Jobs": "routines.operations.jobs",
     "LeaseLost": "routines.errors",
-    "Limits": "routines.engine.engine",
+    "Limits": "routines.engine.lifecycle",
     "Outcome": "routines.domain.outcome",
     "OutcomeUnknown": "routines.agents.base",
     "OverlapPolicy": "routines.domain.routine",

@@ -19,7 +19,9 @@ from routines.domain.names import format_instant
 from routines.domain.outcome import Outcome
 from routines.domain.record import Record
 from routines.engine.definitions import FileDefinitions
-from routines.engine.engine import Engine, EngineEvent, Limits
+from routines.engine.engine import Engine
+from routines.engine.events import EngineEvent
+from routines.engine.lifecycle import Limits
 from routines.engine.measuring import PassFacts
 from routines.engine.running import Running
 from routines.errors import InvalidFiles, NoScheduler, StateUnusable, StoreError, UnknownRoutine

@@ -15,7 +15,8 @@ from routines.domain.limits import DayLimit
 from routines.domain.retry import Retry
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
 from routines.domain.wakeup import Bounds
-from routines.engine.engine import Engine, Limits
+from routines.engine.engine import Engine
+from routines.engine.lifecycle import Limits
 from routines.errors import RoutinesError, SessionBusyError, StoreBusy
 from routines.operations.log_lines import log_to
 from routines.operations.running import serve

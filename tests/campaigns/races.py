@@ -26,7 +26,8 @@ from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
 from routines.engine.clock import SystemClock
-from routines.engine.engine import Engine, Limits
+from routines.engine.engine import Engine
+from routines.engine.lifecycle import Limits
 from routines.errors import SessionBusyError, StoreBusy
 from routines.store.claims import Draft
 from routines.testing import START

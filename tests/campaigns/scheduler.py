@@ -15,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 
 from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
-from routines.engine.engine import Engine, Limits
+from routines.engine.engine import Engine
+from routines.engine.lifecycle import Limits
 from routines.operations.log_lines import log_to
 from routines.operations.running import serve
 from routines.store import files

@@ -40,7 +40,7 @@ from routines.domain.retry import Retry
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
 from routines.domain.timetable import Timetable
 from routines.engine.arming import counted
-from routines.engine.engine import Limits
+from routines.engine.lifecycle import Limits
 from routines.engine.off_loop import quiet
 from routines.engine.pausing import Pausing
 from routines.errors import RoutinesError, StoreError

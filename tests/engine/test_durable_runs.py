@@ -646,7 +646,7 @@ async def test_group_of_a_run_that_another_process_begins_just_now_is_not_free(
 
 
 async def test_place_of_a_run_that_is_taken_up_is_not_given_to_another(stage, service):
-    from routines.engine.engine import Limits
+    from routines.engine.lifecycle import Limits
 
     engine = await begun(stage, hourly())
     await engine.stop()

@@ -10,7 +10,7 @@ from routines.agents.base import AgentUnavailable, OutcomeUnknown, SessionBusy
 from routines.domain.limits import DayLimit
 from routines.domain.outcome import Outcome, Reason
 from routines.engine.definitions import FixedDefinitions
-from routines.engine.engine import Limits
+from routines.engine.lifecycle import Limits
 from routines.engine.off_loop import quiet
 from routines.engine.unparking import unpark
 from routines.errors import NotDurable, StoreBusy

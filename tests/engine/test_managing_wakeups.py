@@ -11,7 +11,7 @@ import pytest
 from routines.agents.base import AgentUnavailable
 from routines.domain.outcome import Outcome
 from routines.domain.wakeup import DEFAULT_BOUNDS
-from routines.engine.engine import Limits
+from routines.engine.lifecycle import Limits
 from routines.errors import UnknownWakeup, UsageError, WakeupConflict, WakeupRefused
 from routines.store.retention import Keep, RetentionStore
 from routines.store.wake_entries import session_folder

@@ -160,7 +160,7 @@ async def test_outcome_that_cannot_be_written_is_written_later_and_the_turn_not_
 
 
 async def test_session_that_cannot_be_locked_leaves_the_slot_owed_and_its_place_free(stage, disk):
-    from routines.engine.engine import Limits
+    from routines.engine.lifecycle import Limits
 
     digest, other = routine(schedule=every(60)), routine("other", once("09:02"))
     async with stage.running(digest, other, limits=Limits(concurrency=1)):

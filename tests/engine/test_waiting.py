@@ -6,7 +6,7 @@ import pytest
 
 from routines.domain.outcome import Reason
 from routines.domain.routine import CatchUpPolicy
-from routines.engine.engine import Limits
+from routines.engine.lifecycle import Limits
 from routines.errors import SessionBusyError
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, every, once, routine
 

@@ -11,7 +11,7 @@ from routines.domain.wake_request import WakeRequest
 from routines.domain.wakeup import DEFAULT_BOUNDS
 from routines.domain.zones import zone
 from routines.engine.definitions import FileDefinitions
-from routines.engine.engine import Limits
+from routines.engine.lifecycle import Limits
 from routines.testing import RecordingAgent
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, eventually, once, put, routine
 from tests.engine.test_recovering import owner
