@@ -16,16 +16,17 @@ from enum import StrEnum
 from typing import Any
 
 from routines.domain.durations import format_span, parse_span
-from routines.domain.names import format_instant, key_of, parse_instant
+from routines.domain.names import OutOfReach, format_instant, key_of, parse_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason
+from routines.domain.zones import EARLIEST, LATEST
 from routines.errors import InvalidJob, InvalidSpan
 
 DEFAULT_QUEUE = "default"
 LONGEST_NAME = 256
 LONGEST_LANE = 512
-# No zone is further from UTC: an instant that is shown must be one there, too.
-_WIDEST_ZONE = timedelta(days=1)
+# Its place has twelve digits for it.
+_HIGHEST_NUMBER = 999_999_999_999
 LONGEST_PROMPT = 1024 * 1024
 # Ten digits tell any two; what sorts by a time in seconds fits too, until the year 2286.
 HIGHEST_PRIORITY = 9_999_999_999
@@ -165,15 +166,16 @@ class Job:
                 id=_text(data["id"]),
                 queue=_text(data["queue"]),
                 lane=None if data["lane"] is None else _text(data["lane"]),
-                priority=int(data["priority"]),
+                priority=_between(data["priority"], -HIGHEST_PRIORITY, HIGHEST_PRIORITY),
                 session=_text(data["session"]),
                 agent=None if data["agent"] is None else _text(data["agent"]),
                 prompt=_text(data["prompt"]),
-                recoveries=int(data["recoveries"]),
-                not_before=None if not_before is None else parse_instant(not_before),
-                added_at=parse_instant(data["added_at"]),
+                recoveries=_between(data["recoveries"], 0, MOST_RECOVERIES),
+                # Later than any instant that can be reckoned with is as good as the last one.
+                not_before=None if not_before is None else min(parse_instant(not_before), LATEST),
+                added_at=_in_reach(parse_instant(data["added_at"])),
                 by=_text(data["by"]),
-                number=int(data["number"]),
+                number=_between(data["number"], 0, _HIGHEST_NUMBER),
                 digest=_text(data["digest"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -183,6 +185,12 @@ class Job:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _between(value: object, least: int, most: int) -> int:
+    if not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{value!r} is no number from {least} to {most}")
     return value
 
 
@@ -432,7 +440,7 @@ def _after(value: Any, now: datetime) -> tuple[str | None, datetime | None]:
         except InvalidSpan as error:
             try:
                 value = parse_instant(value.strip())
-            except OverflowError:
+            except OutOfReach:
                 raise InvalidJob("after", "it is too far ahead") from error
             except ValueError:
                 raise InvalidJob(
@@ -445,21 +453,24 @@ def _after(value: Any, now: datetime) -> tuple[str | None, datetime | None]:
             raise InvalidJob("after", "a span must not be negative")
         try:
             return format_span(span), _in_reach(now + span)
-        except OverflowError:
+        except (OverflowError, OutOfReach):
             raise InvalidJob("after", "it is too far ahead") from None
     if not isinstance(value, datetime):
         raise InvalidJob("after", f"it must be an instant or a span, not {_kind(value)}")
     if value.tzinfo is None:
         raise InvalidJob("after", "the instant has no zone", hint="give one with tzinfo, as UTC")
     try:
-        return format_instant(value), _in_reach(value)
-    except OverflowError:
+        instant = _in_reach(value)
+    except OutOfReach:
         raise InvalidJob("after", "it is too far ahead") from None
+    return format_instant(instant), instant
 
 
 def _in_reach(instant: datetime) -> datetime:
-    """Return *instant* if it is one in every zone; OverflowError if it is too far ahead."""
-    return (instant + _WIDEST_ZONE).astimezone(UTC) - _WIDEST_ZONE
+    """Return *instant* if it can be reckoned with in every zone; OutOfReach if it can't."""
+    if not EARLIEST <= instant <= LATEST:
+        raise OutOfReach(f"{instant.isoformat()} is too far away")
+    return instant.astimezone(UTC)
 
 
 # Ending ------------------------------------------------------------------------------------------

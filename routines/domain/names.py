@@ -26,6 +26,10 @@ RESERVED_ROUTINES = frozenset(["wake", "job"])
 LONGEST_ROUTINE_NAME = 100
 
 
+class OutOfReach(ValueError):
+    """An instant that is in no year in UTC: nothing can be reckoned with it."""
+
+
 def check_routine_name(name: str) -> str:
     """Return *name* in its one form (NFC), or raise `InvalidName` saying what it may be."""
     name = unicodedata.normalize("NFC", name)
@@ -133,8 +137,15 @@ def format_instant(instant: datetime) -> str:
 
 
 def parse_instant(text: str) -> datetime:
-    """Return the aware UTC instant that `format_instant` wrote; ValueError if it did not."""
+    """Return the aware UTC instant that `format_instant` wrote.
+
+    Raises:
+        ValueError: It did not write *text*; an `OutOfReach` if that is in no year in UTC.
+    """
     instant = datetime.fromisoformat(text)
     if instant.tzinfo is None:
         raise ValueError(f"{text!r} has no offset")
-    return instant.astimezone(UTC)
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError as error:
+        raise OutOfReach(f"{text!r} is in no year in UTC") from error

@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from routines.domain.names import key_of
 from routines.operations.jobs import Jobs
 from routines.store.jobs import JobStore
 from tests.surfaces.world import World, berlin
@@ -299,3 +301,57 @@ def test_reading_commands_write_nothing(queue: World) -> None:
         queue.ask(*words)
 
     assert snapshot() == before
+
+
+def _says(world: World, job: str, **fields: Any) -> None:
+    known = JobStore(world.state, clock=world.clock).find(job)
+    assert known is not None
+    key = key_of(job)
+    path = Path(world.state.at("jobs", "ids", key[:2], f"{key}.json"))
+    path.write_text(json.dumps(known.job.to_json() | fields))
+
+
+@pytest.mark.parametrize(
+    "not_before", ["9999-12-31T23:59:59.5Z", "9999-12-31T23:59:59Z", "9999-12-31T10:00:00+00:00"]
+)
+def test_a_job_that_waits_for_the_end_of_time_is_shown_like_another(
+    queue: World, not_before: str
+) -> None:
+    jobs_of(queue).add("x", id="a")
+    _says(queue, "a", not_before=not_before)
+
+    assert "not before" in queue.ask("jobs", "show", "a").out
+    assert answer(queue, "jobs")[0]["not_before"].startswith("9998-12-28")
+    assert queue.ask("jobs").code == 0
+    assert queue.ask("explain", "a").code == 0
+    assert answer(queue, "jobs", "cancel", "a")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"not_before": "9999-12-31T23:59:59-10:00"},
+        {"added_at": "9999-12-31T23:59:59Z"},
+        {"added_at": "0001-01-01T00:00:00Z"},
+        {"number": 10**300},
+        {"number": float("inf")},
+        {"priority": -(10**300)},
+        {"recoveries": 10**300},
+    ],
+)
+def test_what_can_not_be_reckoned_with_keeps_no_other_job_from_the_list(
+    queue: World, fields: dict[str, Any]
+) -> None:
+    jobs_of(queue).add("x", id="a")
+    jobs_of(queue).add("x", id="b")
+    _says(queue, "a", **fields)
+
+    assert [one["id"] for one in answer(queue, "jobs")] == ["b"]
+    assert queue.ask("jobs").code == 0
+    assert queue.ask("jobs", "show", "a").code == 1
+    # Whoever takes the next one keeps it aside, and says so in the log.
+    taken = jobs_of(queue).claim()
+    assert taken is not None
+    assert taken.job.id == "b"
+    kept = Path(queue.state.at("jobs", "ids")).rglob("*.corrupt")
+    assert len(list(kept)) == 1
