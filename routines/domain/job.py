@@ -489,7 +489,8 @@ class Ending(StrEnum):
 OUTCOMES: Mapping[Ending, tuple[Outcome, Reason | None]] = {
     Ending.COMPLETED: (Outcome.COMPLETED, None),
     Ending.FAILED: (Outcome.FAILED, Reason.AGENT),
-    Ending.CANCELLED: (Outcome.CANCELLED, Reason.PERSON),
+    # By its worker: neither a person nor another turn asked for it.
+    Ending.CANCELLED: (Outcome.CANCELLED, None),
     Ending.INTERRUPTED: (Outcome.INTERRUPTED, Reason.STOPPED),
     Ending.OUTCOME_UNKNOWN: (Outcome.INTERRUPTED, Reason.OUTCOME_UNKNOWN),
 }

@@ -582,13 +582,18 @@ class JobWork:
         cancel = called_off(self._state, record)
         outcome, reason = OUTCOMES[ending]
         more: dict[str, Any] = {"asked": asked, "reply": one_line(reply, most=_SHOWN)}
+        # What has no words of its own is told by its reason, as if it had been a turn of ours.
+        said = detail or f"its worker said {ending.value}"
         if cancel is not None:
             outcome, reason = end_of_cancel(cancel)
             more["by"] = cancel.by
-            said = detail or f"its worker said {ending.value}"
             detail = "; ".join(part for part in (cancel.reason, said) if part)
-        elif ending is Ending.INTERRUPTED and self._requeue(claim, detail, now, asked=asked):
+        elif ending is Ending.INTERRUPTED and self._requeue(claim, said, now, asked=asked):
             return SettleAnswer("requeued", None)
+        elif ending is not Ending.COMPLETED:
+            detail = said
+            if ending is Ending.CANCELLED:
+                more["by"] = self._owner.user
         if reply:
             self._keep(claim, reply)
         self._end(claim, outcome, reason, detail, now, **more)

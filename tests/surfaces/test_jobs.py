@@ -355,3 +355,22 @@ def test_what_can_not_be_reckoned_with_keeps_no_other_job_from_the_list(
     assert taken.job.id == "b"
     kept = Path(queue.state.at("jobs", "ids")).rglob("*.corrupt")
     assert len(list(kept)) == 1
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "interrupted"])
+def test_what_a_worker_ended_without_a_word_is_not_said_of_a_person_or_of_the_scheduler(
+    queue: World, ending: str
+) -> None:
+    jobs = jobs_of(queue)
+    jobs.add("x", id="a")
+    claimed = jobs.claim()
+    assert claimed is not None
+
+    jobs.settle("a", claimed.token, ending)
+
+    for words in (["jobs", "show", "a"], ["show", "a"], ["history"], ["explain", "a"]):
+        said = queue.ask(*words).out
+        assert "person" not in said
+        assert "scheduler was stopped" not in said
+    assert f"its worker said {ending}" in queue.ask("explain", "a").out
+    assert answer(queue, "show", "a")["detail"] == f"its worker said {ending}"
