@@ -574,8 +574,3 @@ def routine_name(file_name: str) -> str | None:
     if ending.casefold() not in {".yaml", ".yml"} or file_name[0] in ".#":
         return None
     return stem
-
-
-def key_names() -> list[str]:
-    """Return every key of the file."""
-    return [key.name for key in ROUTINE_KEYS]

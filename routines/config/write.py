@@ -89,11 +89,6 @@ def workspace_text(
     return "".join(f"{line}\n" for line in lines)
 
 
-def edit_hint(path: str, name: str) -> str:
-    """Return what a person does with a file that was just written."""
-    return f"Edit {path} to change it; `routines check` says if it is right; `routines run {name}`."
-
-
 def _value(value: str | Sequence[str]) -> str:
     if isinstance(value, str):
         return value if _is_plain(value) else double_quoted(value)

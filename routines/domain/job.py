@@ -40,7 +40,6 @@ REMEMBERED = timedelta(days=30)
 MOST_AT_ONCE = 10_000
 # A program that works a job shows that it lives by renewing its lease.
 LEASE = timedelta(seconds=120)
-RENEW_EVERY = timedelta(seconds=10)
 ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 ID_LENGTH = 10
 # Ends like the key of a second turn of another job: the two would be one to an agent.
@@ -135,8 +134,8 @@ class Job:
             priority=self.priority,
             number=self.number,
             key=key_of(self.id),
-            session=key_of(self.session)[:_SHORT],
-            lane="-" if self.lane is None else lane_key(self.lane),
+            session=short_key(self.session),
+            lane="-" if self.lane is None else short_key(self.lane),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -198,9 +197,9 @@ def _between(value: object, least: int, most: int) -> int:
 _SHORT = 16
 
 
-def lane_key(lane: str) -> str:
-    """Return what the name of a job in an order says of its lane."""
-    return key_of(lane)[:_SHORT]
+def short_key(name: str) -> str:
+    """Return what the name of a job in an order says of its session, or its lane."""
+    return key_of(name)[:_SHORT]
 
 
 # The order ---------------------------------------------------------------------------------------

@@ -96,6 +96,13 @@ REASONS = MappingProxyType(
 )
 
 
+def end_of_cancel(*, person: bool, lane: bool = False) -> tuple[Outcome, Reason]:
+    """Return how an occurrence ends that was cancelled, or whose lane was failed."""
+    if lane:
+        return Outcome.FAILED, Reason.LANE
+    return Outcome.CANCELLED, Reason.PERSON if person else Reason.TURN
+
+
 class State(StrEnum):
     """Where an occurrence stands. The first eight are on disk, the last two are computed."""
 

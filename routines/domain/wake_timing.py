@@ -11,7 +11,7 @@ from routines.domain.outcome import one_line
 from routines.domain.wake_words import now_text
 from routines.domain.wakeup import Bounds, Timing
 from routines.domain.when import parse_when, read_date_time
-from routines.domain.zones import shown, zone
+from routines.domain.zones import second_from, shown, zone
 from routines.errors import InvalidSchedule, InvalidSpan, InvalidWhen, InvalidZone, WakeupRefused
 
 _SECOND = timedelta(seconds=1)
@@ -111,11 +111,6 @@ def _with_units(number: str) -> str:
     return f'Write "{whole}s" or "{other}".'
 
 
-def _whole_second_from(instant: datetime) -> datetime:
-    """Return the first whole second that is not before *instant*: never early."""
-    return instant if not instant.microsecond else instant.replace(microsecond=0) + _SECOND
-
-
 def _later(least: str, *, can_wait: bool) -> str:
     """Return what to do about a time that is too near."""
     if can_wait:
@@ -134,7 +129,7 @@ def checked_in(asked: str, now: datetime, bounds: Bounds, *, can_wait: bool) -> 
         )
     if span > bounds.furthest:
         raise _too_far(Timing.IN, asked, bounds)
-    return _whole_second_from(now + span)
+    return second_from(now + span)
 
 
 def _too_far(timing: Timing, asked: str, bounds: Bounds) -> WakeupRefused:
@@ -150,7 +145,7 @@ def checked_at(
 ) -> datetime:
     """Return the instant that `at` means, or refuse it."""
     try:
-        instant = _whole_second_from(parse_when(asked, zone=place, now=now, past=False))
+        instant = second_from(parse_when(asked, zone=place, now=now, past=False))
     except InvalidWhen as error:
         raise refused(
             f'at "{quoted(asked)}": {error.message}.',
@@ -194,7 +189,7 @@ def checked_every(
         raise _too_often(Timing.EVERY, asked, bounds, f'every="{format_span(bounds.apart)}"')
     # By default from now: the first firing is one period away, not at some round time before it.
     try:
-        return schedules.every(period, anchor=_whole_second_from(anchor), tz=place.key)
+        return schedules.every(period, anchor=second_from(anchor), tz=place.key)
     except InvalidSchedule as error:
         raise refused(f'every "{quoted(asked)}": {error.message}.', sentence(error.hint)) from error
 

@@ -241,6 +241,12 @@ def furthest_shown(instant: datetime, place: ZoneInfo) -> datetime:
     return max(shown(instant, place), segment_at(place, instant).furthest_before)
 
 
+def second_from(instant: datetime) -> datetime:
+    """Return the first whole second that is not before *instant*: never early."""
+    whole = instant.replace(microsecond=0)
+    return whole if whole == instant else whole + timedelta(seconds=1)
+
+
 def instant_of(wall: datetime, place: ZoneInfo) -> datetime | None:
     """Return when a fixed time comes: *wall*, naive, read in *place*.
 

@@ -17,7 +17,7 @@ from routines.agents.trees import Tree, end_tree
 from routines.domain.clock import Clock
 from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind
-from routines.domain.outcome import Outcome, Reason
+from routines.domain.outcome import Outcome, Reason, end_of_cancel
 from routines.domain.record import Event, Owner, Record
 from routines.domain.recovery import Recovery, decide, owner_is_this_boot
 from routines.engine import host
@@ -282,10 +282,9 @@ class Recoverer:
                 line = record.newest(Event.CANCELLING) or {}
                 if line.get("newer"):
                     return Outcome.SUPERSEDED, None, f"by {line['newer']}"
-                if line.get("lane"):
-                    return Outcome.FAILED, Reason.LANE, "its owner died while it was being ended"
-                reason = Reason.PERSON if line.get("person", True) else Reason.TURN
-                return Outcome.CANCELLED, reason, "its owner died while it was being ended"
+                person, lane = bool(line.get("person", True)), bool(line.get("lane"))
+                outcome, reason = end_of_cancel(person=person, lane=lane)
+                return outcome, reason, "its owner died while it was being ended"
             case Recovery.END_AND_INTERRUPT:
                 return Outcome.INTERRUPTED, Reason.OWNER_DIED, f"{who} died during the turn"
             case Recovery.PRESUME:

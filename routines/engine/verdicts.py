@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, Record
 from routines.store.control import Cancel
-from routines.store.job_settling import end_of_cancel
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ def cancelled(cancel: Cancel, detail: str) -> Verdict:
     if cancel.newer is not None:
         return Verdict(Outcome.SUPERSEDED, None, f"by {cancel.newer}", by=cancel.by)
     said = "; ".join(part for part in (cancel.reason, detail) if part)
-    outcome, reason = end_of_cancel(cancel)
+    outcome, reason = cancel.end
     return Verdict(outcome, reason, said, by=cancel.by)
 
 

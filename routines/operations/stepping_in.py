@@ -138,8 +138,7 @@ def cancel_one(context: Context, claims: ClaimStore, record: Record, reason: str
             break
         try:
             if not claim.record.is_under_way and cancels.accept(intent):
-                why = Reason.PERSON if context.is_person else Reason.TURN
-                claim.settle(Outcome.CANCELLED, why, reason, at=now, by=context.who)
+                claim.settle(*intent.end, reason, at=now, by=context.who)
                 cancels.clear(record.ref)
                 return CancelResult(record.ref, "cancelled before it started")
         finally:

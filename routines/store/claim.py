@@ -107,10 +107,10 @@ class Claim:
             # Ours, from before a failed sync. Written once more, word for word: either line may
             # be the one that the disk keeps.
             self._append(end)
-        self._is_over()
+        self.drop_open_name()
         return self.record
 
-    def _is_over(self) -> None:
+    def drop_open_name(self) -> None:
         """Take the name in `open/` away: what it stood for has an outcome that is on the disk."""
         # Only a second name: whoever reconciles next does this if it fails.
         with contextlib.suppress(OSError, StoreError):

@@ -22,7 +22,7 @@ from routines.domain.occurrence import (
     slot_of_file,
 )
 from routines.domain.outcome import Outcome, Reason
-from routines.domain.record import Event, Owner, Record, encode, fold
+from routines.domain.record import Event, Record, encode, fold
 from routines.errors import StoreBusy, StoreError
 from routines.store import files, locks
 from routines.store.claim import Claim, NotWhole, fold_fd, lock_own, occurrence_of, publish
@@ -190,7 +190,7 @@ class ClaimStore:
                 _fail_not_durable(claim, fault, at=at)
         for index, claim in linked.items():
             if drafts[index].end is not None and results[index] is claim:
-                claim._is_over()  # noqa: SLF001 - the store's own
+                claim.drop_open_name()
         return results
 
     def _write(self, draft: Draft, claim_path: str, *, at: datetime) -> _Made | None:
@@ -346,7 +346,7 @@ class ClaimStore:
             files.calls.fsync(fd)
             files.sync_folder(os.path.dirname(claim.path))
         if record.end is not None:
-            claim._is_over()  # noqa: SLF001 - the store's own
+            claim.drop_open_name()
             return None
         return claim
 
@@ -535,8 +535,3 @@ def _sync_folders(folders: dict[int, str]) -> dict[int, OSError]:
         {path: (files.sync_folder, path) for path in dict.fromkeys(folders.values())}
     )
     return {index: failed[path] for index, path in folders.items() if path in failed}
-
-
-def describe_owner(owner: Owner | None) -> str:
-    """Return an owner for a person: `ana@studio (pid 4121)`."""
-    return "an unknown process" if owner is None else f"{owner.user} (pid {owner.pid})"

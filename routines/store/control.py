@@ -21,6 +21,7 @@ from routines.domain.names import (
     parse_instant,
     safe_name,
 )
+from routines.domain.outcome import Outcome, Reason, end_of_cancel
 from routines.errors import StoreError
 from routines.store import files, locks
 from routines.store.state import State
@@ -80,6 +81,11 @@ class Cancel:
     newer: str | None = None
     intent: str | None = None
     lane: bool = False
+
+    @property
+    def end(self) -> tuple[Outcome, Reason]:
+        """How the occurrence ends by it."""
+        return end_of_cancel(person=self.person, lane=self.lane)
 
 
 class CancelStore:

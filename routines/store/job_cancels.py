@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 from routines.domain.clock import Clock
-from routines.domain.job import Job, lane_key
-from routines.domain.outcome import Outcome, Reason
+from routines.domain.job import Job, short_key
+from routines.domain.outcome import Outcome, Reason, end_of_cancel
 from routines.domain.record import Owner, Record, outcome_event
 from routines.errors import StoreBusy
 from routines.store.claim import Claim
@@ -70,9 +70,7 @@ class _Asked:
 
     @property
     def end(self) -> tuple[Outcome, Reason]:
-        if self.lane:
-            return Outcome.FAILED, Reason.LANE
-        return Outcome.CANCELLED, Reason.PERSON if self.person else Reason.TURN
+        return end_of_cancel(person=self.person, lane=self.lane)
 
 
 class JobCanceller:
@@ -270,7 +268,7 @@ class JobCanceller:
         return failed, busy
 
     def _queued_of(self, lane: str) -> Iterator[Job]:
-        wanted = lane_key(lane)
+        wanted = short_key(lane)
         for places in (self._jobs.queued(), self._jobs.later_places()):
             for place in places:
                 job = self._jobs.peek(place) if place.lane == wanted else None

@@ -9,16 +9,16 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from routines.domain.job import HIGHEST_PRIORITY, Job, Place, parse_place
 from routines.domain.names import day_name, instant_name, parse_instant_name
+from routines.domain.zones import second_from
 from routines.store import files
 from routines.store.state import State
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _MINUTE = re.compile(r"[0-9]{2}-[0-9]{2}", re.ASCII)
-_MINUTE_LONG = timedelta(minutes=1)
 # So many are put in order in one look; the others at the next.
 _AT_ONCE = 2000
 
@@ -40,13 +40,7 @@ class Waiting:
         """Return the name that *job* has while it waits; None for one that waits for no time."""
         if job.not_before is None:
             return None
-        return cls(_second_from(job.not_before), job.place)
-
-
-def _second_from(instant: datetime) -> datetime:
-    """Return the first whole second that is not before *instant*: never early."""
-    whole = instant.astimezone(UTC).replace(microsecond=0)
-    return whole if whole == instant else whole + timedelta(seconds=1)
+        return cls(second_from(job.not_before), job.place)
 
 
 class LaterStore:

@@ -9,7 +9,6 @@ from typing import Any
 
 from routines.domain.names import key_of
 from routines.domain.occurrence import Kind, Occurrence
-from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, Record
 from routines.store import files
 from routines.store.control import Cancel, CancelStore
@@ -26,13 +25,6 @@ def settling(state: State, occurrence: Occurrence) -> contextlib.AbstractContext
         return contextlib.nullcontext()
     name = f"{key_of(occurrence.id)[:_LOCKS]}.lock"
     return files.section(state.at("locks", "jobs", name), what=occurrence.ref)
-
-
-def end_of_cancel(cancel: Cancel) -> tuple[Outcome, Reason]:
-    """Return how a job ends that was cancelled, or whose lane was failed."""
-    if cancel.lane:
-        return Outcome.FAILED, Reason.LANE
-    return Outcome.CANCELLED, Reason.PERSON if cancel.person else Reason.TURN
 
 
 def called_off(state: State, record: Record) -> Cancel | None:

@@ -28,7 +28,7 @@ from routines.store import files
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, OpenEntry
 from routines.store.control import CancelStore, SwitchStore
-from routines.store.job_settling import called_off, end_of_cancel, intents_of, settling
+from routines.store.job_settling import called_off, intents_of, settling
 from routines.store.jobs import JobStore, job_of
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State
@@ -325,7 +325,7 @@ class JobWork:
         cancel = called_off(self._state, record)
         if cancel is None:
             return False
-        outcome, reason = end_of_cancel(cancel)
+        outcome, reason = cancel.end
         more = intents_of(self._state, record)
         claim.settle(outcome, reason, cancel.reason, at=now, by=cancel.by, **more)
         self._cancels.clear(record.ref)
@@ -494,7 +494,7 @@ class JobWork:
         who = "its worker" if owner is None else f"{owner.user} (pid {owner.pid})"
         detail = f"the lease of {who} lapsed"
         if cancel is not None:
-            outcome, reason = end_of_cancel(cancel)
+            outcome, reason = cancel.end
             said = "; ".join(part for part in (cancel.reason, detail) if part)
             self._end(claim, outcome, reason, said, now, by=cancel.by)
         elif not self._requeue(claim, detail, now):
@@ -585,7 +585,7 @@ class JobWork:
         # What has no words of its own is told by its reason, as if it had been a turn of ours.
         said = detail or f"its worker said {ending.value}"
         if cancel is not None:
-            outcome, reason = end_of_cancel(cancel)
+            outcome, reason = cancel.end
             more["by"] = cancel.by
             detail = "; ".join(part for part in (cancel.reason, said) if part)
         elif ending is Ending.INTERRUPTED and self._requeue(claim, said, now, asked=asked):

@@ -213,29 +213,14 @@ class WakeupStore:
 
     # Cancelling -----------------------------------------------------------------------------
 
-    def cancel(self, session: str, wakeup_id: str) -> Wakeup | None:
-        """Remove a pending wake-up: it never fires. None if there is none of that id.
-
-        Raises:
-            StoreBusy: The session's wake-ups are being changed. It is still pending.
-            NotDurable: It could not be removed. It is still pending.
-        """
-        if not is_id(wakeup_id):
-            return None
-        with self._entries.locked(session_folder(session)):
-            wakeup = self._entries.held(session, wakeup_id)
-            if wakeup is not None:
-                self._entries.move_on(wakeup, None)
-            return wakeup
-
     def unwake(
         self,
         session: str,
         wakeup_id: str,
         *,
         claims: ClaimStore,
-        by: str = "",
-        at: datetime | None = None,
+        by: str,
+        at: datetime,
     ) -> Unwake:
         """Remove what is pending of a wake-up, and say what its newest firing has come to (W6).
 
@@ -252,7 +237,7 @@ class WakeupStore:
             pending = self._entries.held(session, wakeup_id)
             firing = self._open_firing(session, wakeup_id, claims)
             if pending is not None:
-                self._entries.cancel(pending, by=by, at=at or pending.created_at)
+                self._entries.cancel(pending, by=by, at=at)
         if firing is not None:
             how = Unwoken.NOT_STARTED if firing.started is None else Unwoken.STARTED
             return Unwake(how, pending or _taken_with(firing), firing, pending is not None)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from routines.config.routine_file import parse_routine
 from routines.config.workspace_file import WorkspaceSettings, parse_settings
-from routines.config.write import double_quoted, edit_hint, routine_text, workspace_text
+from routines.config.write import double_quoted, routine_text, workspace_text
 
 # Any text but lone surrogates, which no file can hold, and NUL, which no program can be given.
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200)
@@ -139,9 +139,3 @@ def test_a_new_workspace_without_zone_and_agent_shows_how_to_set_them():
         settings, problems = parse_settings(line[2:].split("   ")[0].encode(), root="/ws")
         assert problems == ()
         assert settings != WorkspaceSettings()
-
-
-def test_a_new_file_is_followed_by_what_to_do_with_it():
-    hint = edit_hint("routines/digest.yaml", "digest")
-    assert "routines/digest.yaml" in hint
-    assert "`routines run digest`" in hint

@@ -20,6 +20,11 @@ SESSION = "routine:digest"
 QUIET = routine(schedule=cron("0 0 1 1 *"))
 
 
+def unwake(stage, wakeup_id):
+    now = stage.clock.now()
+    return stage.wakeups.unwake(SESSION, wakeup_id, claims=stage.claims, by="ana@studio", at=now)
+
+
 def wake(stage, prompt="look at the build", session=SESSION, **when):
     request = WakeRequest(prompt=prompt, session=session, by="ana@studio", **when)
     return stage.wakeups.wake(request, now=stage.clock.now(), bounds=DEFAULT_BOUNDS, zone_key="UTC")
@@ -155,7 +160,7 @@ async def test_recurring_wake_up_fires_each_time_until_it_is_cancelled(stage):
         wakeup = wake(stage, every="10m")
         await stage.clock.advance_to(at("08:35"))
         assert stage.slots == ["08:10", "08:20", "08:30"]
-        stage.wakeups.cancel(SESSION, wakeup.id)
+        unwake(stage, wakeup.id)
         await stage.clock.advance_to(at("09:00"))
 
     assert len(stage.agent.turns) == 3
@@ -164,7 +169,7 @@ async def test_recurring_wake_up_fires_each_time_until_it_is_cancelled(stage):
 async def test_cancelled_wake_up_never_fires(stage):
     async with stage.running(QUIET):
         wakeup = wake(stage, in_="10m")
-        assert stage.wakeups.cancel(SESSION, wakeup.id) == wakeup
+        assert unwake(stage, wakeup.id).wakeup == wakeup
         await stage.clock.advance_to(at("08:30"))
 
     assert stage.records() == []
@@ -358,7 +363,7 @@ async def test_wake_up_set_anew_within_its_own_firing_is_not_removed_by_its_end(
 async def test_recurring_one_that_cancels_itself_keeps_the_result_of_its_turn(stage):
     def cancel(turn):
         wakeup_id = turn.key.partition("wake:")[2].partition("@")[0]
-        return stage.wakeups.unwake(SESSION, wakeup_id, claims=stage.claims)
+        return unwake(stage, wakeup_id)
 
     stage.agent = Planner(cancel)
     async with stage.running(QUIET):

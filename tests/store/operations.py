@@ -1089,7 +1089,7 @@ def _hold_torn(state: Any, tell: Tell) -> None:
 
 def _unwake(state: Any, tell: Tell) -> None:
     store, claims = _wakeups(state)
-    assert store.unwake(SESSION, ALARM.id, claims=claims).stopped
+    assert store.unwake(SESSION, ALARM.id, claims=claims, by="ana@studio", at=NOW).stopped
     tell("gone")
 
 

@@ -74,6 +74,16 @@ def as_a_new_process() -> None:
         locks.let_go(fd)
 
 
+def unwake(store, wakeup_id, *, session=SESSION):
+    claims = ClaimStore(store._state)
+    return store.unwake(session, wakeup_id, claims=claims, by="ana@studio", at=NOON)
+
+
+def cancel(store, wakeup_id, *, session=SESSION):
+    found = unwake(store, wakeup_id, session=session)
+    return found.wakeup if found.stopped else None
+
+
 def ask(store, *, session=SESSION, now=NOON, bounds=None, prompt="look", **words):
     request = WakeRequest(prompt=prompt, session=session, by="w/daily@x", turn="w/daily@x", **words)
     return store.wake(request, now=now, bounds=bounds or Bounds(), zone_key=BERLIN)
@@ -286,10 +296,10 @@ def test_while_another_process_changes_them_nothing_is_changed(store, state, mon
     with files.section(lock_path(state, SESSION)):
         for change in (
             lambda: ask(store, in_="20m"),
-            lambda: store.cancel(SESSION, one.id),
+            lambda: cancel(store, one.id),
             lambda: store.add(one.with_(id="w-000000")),
             lambda: take(store, one, one.next_at, ClaimStore(state)),
-            lambda: store.unwake(SESSION, one.id, claims=ClaimStore(state)),
+            lambda: unwake(store, one.id),
         ):
             with pytest.raises(StoreBusy, match="what is pending"):
                 change()
@@ -341,7 +351,7 @@ def test_foreign_files_are_nothing(store, state, claims):
     one = ask(store, every="30m")
     path = state.at("wakeups", "routine%3Adaily", f"{one.id}.json")
     content = Path(path).read_bytes()
-    assert store.cancel(SESSION, one.id) == one
+    assert cancel(store, one.id) == one
     os.makedirs(os.path.dirname(path), exist_ok=True)
     for name in (
         f"{one.id}.json.4121.tmp",
@@ -503,7 +513,7 @@ def test_a_claim_left_by_a_crash_ends_the_wakeup_without_a_firing(store, state, 
     # It is not pending in truth: an agent must not be told "already set".
     assert store.pending(SESSION) == []
     assert not isinstance(ask(store, at="2026-11-29T12:10Z"), AlreadySet)
-    assert store.unwake(SESSION, one.id, claims=claims).how is Unwoken.NOT_STARTED
+    assert unwake(store, one.id).how is Unwoken.NOT_STARTED
     fired, _ = look(store, claims, later(minutes=10))
     assert one.id not in [wakeup_id for wakeup_id, _ in fired]
     assert below(state, "wakeups") == []
@@ -512,7 +522,7 @@ def test_a_claim_left_by_a_crash_ends_the_wakeup_without_a_firing(store, state, 
 def test_a_recurring_one_moves_past_a_claim_left_by_a_crash(store, state, claims):
     one = ask(store, every="30m")
     take(store, one, later(minutes=30), claims).let_go()
-    store.cancel(SESSION, one.id)
+    cancel(store, one.id)
     store.add(one)
     assert look(store, claims, later(minutes=31)) == ([], [])
     assert store.pending(SESSION)[0].next_at == later(hours=1)
@@ -521,7 +531,7 @@ def test_a_recurring_one_moves_past_a_claim_left_by_a_crash(store, state, claims
 def test_a_claim_left_in_the_midst_of_an_absence_is_not_counted_as_missed(store, state, claims):
     one = ask(store, every="30m")
     take(store, one, later(hours=2), claims, at=later(hours=2)).let_go()
-    store.cancel(SESSION, one.id)
+    cancel(store, one.id)
     store.add(one)
     look(store, claims, later(hours=4))
     _fired, _ = look(store, claims, later(hours=4))
@@ -610,7 +620,7 @@ def test_over_the_firings_of_a_day_a_recurring_one_is_skipped_and_a_one_shot_wai
     assert fired == []
     assert skipped == [(recurring.id, later(minutes=30), Reason.LIMIT)]
     assert store.read(SESSION, last.id).next_at == MIDNIGHT
-    assert store.cancel(SESSION, recurring.id)
+    assert cancel(store, recurring.id)
     assert look(store, claims, MIDNIGHT - MINUTE, bounds=bounds) == ([], [])
     assert look(store, claims, MIDNIGHT, bounds=bounds)[0] == [(last.id, MIDNIGHT)]
     record = claims.read(Occurrence(Kind.WAKE, SESSION, MIDNIGHT, last.id))
@@ -644,25 +654,25 @@ def test_firings_are_counted_by_the_day_of_the_workspace(store, claims):
 
 def test_what_was_pending_is_gone(store, state, claims):
     one = ask(store, in_="10m")
-    answer = store.unwake(SESSION, one.id, claims=claims)
+    answer = unwake(store, one.id)
     assert (answer.how, answer.wakeup, answer.stopped) == (Unwoken.GONE, one, True)
     assert below(state, "wakeups") == []
     assert look(store, claims, later(minutes=10)) == ([], [])
-    assert store.unwake(SESSION, one.id, claims=claims).how is Unwoken.UNKNOWN
+    assert unwake(store, one.id).how is Unwoken.UNKNOWN
 
 
 def test_another_sessions_wakeup_is_unknown_here(store, claims):
     one = ask(store, in_="10m")
-    assert store.unwake("routine:other", one.id, claims=claims).how is Unwoken.UNKNOWN
-    assert store.cancel("routine:other", one.id) is None
-    assert store.unwake(SESSION, "../../x", claims=claims).how is Unwoken.UNKNOWN
+    assert unwake(store, one.id, session="routine:other").how is Unwoken.UNKNOWN
+    assert cancel(store, one.id, session="routine:other") is None
+    assert unwake(store, "../../x").how is Unwoken.UNKNOWN
     assert store.pending(SESSION) == [one]
 
 
 def test_a_claimed_firing_that_has_not_started_is_the_callers_to_cancel(store, claims):
     one = ask(store, in_="10m")
     claim = take(store, one, one.next_at, claims)
-    answer = store.unwake(SESSION, one.id, claims=claims)
+    answer = unwake(store, one.id)
     assert (answer.how, answer.firing.ref) == (Unwoken.NOT_STARTED, claim.record.ref)
     claim.let_go()
 
@@ -671,7 +681,7 @@ def test_a_started_firing_goes_on_and_no_other_comes(store, state, claims):
     one = ask(store, every="30m")
     claim = take(store, one, later(minutes=30), claims)
     claim.append(Event.STARTED, at=later(minutes=30))
-    answer = store.unwake(SESSION, one.id, claims=claims)
+    answer = unwake(store, one.id)
     assert (answer.how, answer.stopped, answer.firing.ref) == (
         Unwoken.STARTED,
         True,
@@ -682,14 +692,14 @@ def test_a_started_firing_goes_on_and_no_other_comes(store, state, claims):
     assert claim.settle(Outcome.COMPLETED, at=later(minutes=31)).outcome is Outcome.COMPLETED
     claim.let_go()
     assert look(store, claims, later(hours=9)) == ([], [])
-    assert store.unwake(SESSION, one.id, claims=claims).how is Unwoken.ENDED
+    assert unwake(store, one.id).how is Unwoken.ENDED
 
 
 def test_a_one_shot_that_has_started_says_so(store, claims):
     one = ask(store, in_="10m")
     claim = take(store, one, one.next_at, claims)
     claim.append(Event.STARTED, at=one.next_at)
-    answer = store.unwake(SESSION, one.id, claims=claims)
+    answer = unwake(store, one.id)
     assert (answer.how, answer.stopped) == (Unwoken.STARTED, False)
     assert answer.wakeup.id == one.id
     claim.let_go()
@@ -776,7 +786,7 @@ def _limit(store, claims):
 
 def _unwake(store, claims):
     for one in store.pending(SESSION):
-        store.unwake(SESSION, one.id, claims=claims)
+        unwake(store, one.id)
 
 
 def _repair(store, claims):
@@ -897,8 +907,8 @@ def test_on_a_disk_that_confirms_nothing_nothing_is_set_and_nothing_cancelled(st
     files.calls = NeverSyncs()
     for change in (
         lambda: ask(store, in_="20m"),
-        lambda: store.cancel(SESSION, one.id),
-        lambda: store.cancel(SESSION, often.id),
+        lambda: cancel(store, one.id),
+        lambda: cancel(store, often.id),
     ):
         with pytest.raises(NotDurable):
             change()
@@ -908,12 +918,12 @@ def test_on_a_disk_that_confirms_nothing_nothing_is_set_and_nothing_cancelled(st
 def test_a_wakeup_that_could_not_be_cancelled_is_pending_as_it_was(tmp_path):
     from routines.store.state import open_for_writing
 
-    def cancel(number):
+    def cancel_with_a_fault(number):
         store, _ = prepared(open_for_writing(str(tmp_path / str(number)), boot="b"))
         before = store.pending(SESSION)
         files.calls = Failing(number)
         try:
-            store.cancel(SESSION, before[0].id)
+            cancel(store, before[0].id)
         except StoreError:
             assert store.pending(SESSION) == before, f"call {number}"
         else:
@@ -923,7 +933,7 @@ def test_a_wakeup_that_could_not_be_cancelled_is_pending_as_it_was(tmp_path):
         return reached
 
     number = 1
-    while cancel(number):
+    while cancel_with_a_fault(number):
         number += 1
     assert number > 3
 
@@ -984,7 +994,7 @@ def test_the_cost_does_not_grow_with_what_is_pending(state):
             one = ask(store, session=session, in_="10m", prompt=str(n))
             take(store, one, one.next_at, claims).let_go()
             other = ask(store, session=session, in_="20m", prompt=str(n))
-            store.cancel(session, other.id)
+            cancel(store, other.id, session=session)
             spent.append(time.perf_counter() - began)
         return sorted(spent)[len(spent) // 2]
 
