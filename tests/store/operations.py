@@ -287,7 +287,7 @@ def _claimed_by_the_dead(*occurrences: Occurrence) -> Callable[[str], Any]:
 
 
 TAKES = ("claim.publish", "claims.ClaimStore.take", "claims.ClaimStore.take_many")
-SETTLES = ("claim.Claim.settle",)
+SETTLES = ("claim.Claim.settle", "claim.Claim.drop_open_name")
 _MANY = (slot("09:00"), slot("2026-07-02 09:00", "weekly"), by_hand(), job())
 
 CLAIMS = [
@@ -1070,11 +1070,6 @@ def _postpone(state: Any, tell: Tell) -> None:
     tell("pending")
 
 
-def _cancel_alarm(state: Any, tell: Tell) -> None:
-    assert _wakeups(state)[0].cancel(SESSION, ALARM.id) == ALARM
-    tell("gone")
-
-
 def _with_torn_alarm(path: str) -> Any:
     state = _with_alarm(path)
     with open(state.at("wakeups", session_folder(SESSION), f"{ALARM.id}.json"), "w") as file:
@@ -1083,7 +1078,8 @@ def _with_torn_alarm(path: str) -> Any:
 
 
 def _hold_torn(state: Any, tell: Tell) -> None:
-    assert _wakeups(state)[0].cancel(SESSION, ALARM.id) is None
+    store, claims = _wakeups(state)
+    assert not store.unwake(SESSION, ALARM.id, claims=claims, by="ana@studio", at=NOW).stopped
     tell("done")
 
 
@@ -1156,9 +1152,8 @@ _WAKE_COVERS = {
     "plan": ("wake_firings.FiringStore.plan", "wake_entries.Entries.sync"),
     "defer": ("wake_firings.FiringStore.defer",),
     "postpone": ("wake_firings.FiringStore.postpone",),
-    "cancel": ("wakeups.WakeupStore.cancel", "wake_entries.Entries.held"),
     "hold": ("wake_entries.Entries.hold", "wake_entries.Entries.locked"),
-    "unwake": ("wakeups.WakeupStore.unwake",),
+    "unwake": ("wakeups.WakeupStore.unwake", "wake_entries.Entries.held"),
     "repair": (
         "wakeups.WakeupStore.repair",
         "wake_entries.Entries.forget_hint",
@@ -1344,7 +1339,6 @@ WAKEUPS = [
     _wake_operation("plan", _plan_what_is_claimed, prepare=_alarm_claimed_by_the_dead),
     _wake_operation("defer", _defer),
     _wake_operation("postpone", _postpone),
-    _wake_operation("cancel", _cancel_alarm, after=_fires(0, 1, failed=(1,))),
     _wake_operation(
         "hold",
         _hold_torn,
