@@ -5,7 +5,7 @@ can be lost.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from routines.domain.clock import Clock
@@ -213,7 +213,7 @@ class Looker:
             self._presence.set_back(now, -slept)
         if abs(slept) > _STEP:
             # Every next slot was worked out by a clock that no longer holds.
-            self.agenda.rebuild(self._definitions.routines, now)
+            self.agenda.rebuild(self._fired_here, now)
             # And a cursor may lie in the future now.
             self._arm_again = True
             self._pruned_at = awake
@@ -223,6 +223,11 @@ class Looker:
         if self._presence is None:
             return None
         return max([end for _, end in self._sleeps[-1:]], default=self._alive_since)
+
+    @property
+    def _fired_here(self) -> Mapping[str, Routine]:
+        """The routines whose slots are looked for here; others would stay due for ever."""
+        return {} if self._external_clock else self._definitions.routines
 
     def _routine(self, name: str) -> Routine | None:
         return self._definitions.routines.get(name)
@@ -263,16 +268,16 @@ class Looker:
     def _arm(self, now: datetime) -> None:
         failed = self._arming.arm(self._definitions, now)
         if self._arm_again:
-            self.agenda.rebuild(self._definitions.routines, now)
+            self.agenda.rebuild(self._fired_here, now)
         else:
-            self.agenda.refresh(self._definitions.routines, now)
+            self.agenda.refresh(self._fired_here, now)
         # The cursors of those that failed are tried again at the next pass.
         self._arm_again = bool(failed)
         self._not_armed = frozenset(failed)
         if self._presence is not None:
-            armed = (r for r in self._definitions.routines.values() if r.enabled)
+            armed = (r for r in self._fired_here.values() if r.enabled)
             faults = self._definitions.faults
-            self._presence.arm(() if self._external_clock else armed, faulty=faults)
+            self._presence.arm(armed, faulty=faults)
 
     def _see_switches(self, now: datetime) -> None:
         """End pauses whose time has come, and look at everything again when one has ended."""
@@ -296,7 +301,7 @@ class Looker:
             if switch.routine not in held:
                 self._tell_resumed(switch, switches.resumed(switch.routine))
         if before.keys() - held.keys():
-            self.agenda.rebuild(self._definitions.routines, now)
+            self.agenda.rebuild(self._fired_here, now)
         self._held = held
 
     def _tell_paused(self, switch: Switch) -> None:
@@ -315,7 +320,7 @@ class Looker:
     def _claim(
         self, now: datetime, names: Iterable[str] | None, patience: float, done: Pass
     ) -> None:
-        due = self.agenda.due(now, self._definitions.routines) if names is None else list(names)
+        due = self.agenda.due(now, self._fired_here) if names is None else list(names)
         if not due or self._external_clock:
             return
         found = self.claimer.claim_due(due, now=now, patience=patience)

@@ -1,6 +1,8 @@
 """A scheduler beside an outside clock arms nothing and catches nothing up, and fires wake-ups."""
 
-from tests.engine.stage import HOUR, MINUTE, at, every, routine
+import pytest
+
+from tests.engine.stage import HOUR, MINUTE, SECOND, at, every, routine
 
 
 async def test_slots_are_left_to_the_outside_clock(stage):
@@ -30,3 +32,18 @@ async def test_wake_ups_fire(stage):
         await stage.clock.advance(3 * MINUTE)
 
     assert [turn.trigger for turn in stage.agent.turns] == ["wake-up"]
+
+
+@pytest.mark.parametrize("external_clock", [True, False])
+async def test_a_slot_that_an_outside_clock_is_to_deliver_does_not_keep_the_engine_awake(
+    stage, external_clock
+):
+    passes = []
+    options = {"external_clock": external_clock, "on_pass": passes.append}
+    async with stage.running(routine(schedule=every(5)), **options):
+        await stage.clock.advance_to(at("08:06"))
+        before = len(passes)
+        await stage.clock.advance(10 * SECOND, step=SECOND / 10)
+
+    # About once a second, as in any engine.
+    assert 9 <= len(passes) - before <= 11
