@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping as Dict
 from typing import Any
 
-from routines.config.walker import Key, ListOf, Report, Table, Text, Values, Word, near
+from routines.config.report import Report, near
+from routines.config.single import Text, Word
+from routines.config.walker import Key, ListOf, Table, Values
 from routines.domain.acp_agent import ACP_READ_KEYS, DEFAULT_ACP_READ, TOOL_KINDS, AcpSpec
 from routines.domain.agent import PLACEHOLDERS
 

@@ -7,7 +7,8 @@ from routines.config.agent_keys import AGENT_KEYS, OF_COMMANDS, WAYS, merged, sp
 from routines.config.http_entry import check_http, check_no_http
 from routines.config.presets import preset_values
 from routines.config.reader import Mapping, Node, Unusable
-from routines.config.walker import Report, Values, near, read_table
+from routines.config.report import Report, near
+from routines.config.walker import Values, read_table
 from routines.domain.agent import (
     MCP_PLACEHOLDERS,
     OPTIONS,

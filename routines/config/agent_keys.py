@@ -7,7 +7,8 @@ from typing import Any
 from routines.config.acp_entry import ACP_KEYS, ACP_ONLY, acp_read, acp_spec
 from routines.config.http_entry import HTTP_KEYS, HTTP_SIGNS, address, http_read, http_spec
 from routines.config.kinds import ENVIRONMENT, WORDS, Command
-from routines.config.walker import Key, ListOf, Pairs, Table, Text, Truth, Whole, Word
+from routines.config.single import Text, Truth, Whole, Word
+from routines.config.walker import Key, ListOf, Pairs, Table
 from routines.domain.agent import (
     PRESETS,
     READ_KEYS,

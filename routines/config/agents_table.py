@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from routines.config.reader import Mapping, Node, Unusable
-from routines.config.walker import Report, object_schema, shown
+from routines.config.report import Report, shown
+from routines.config.walker import object_schema
 from routines.domain.agent import AgentSpec
 from routines.errors import InvalidName
 

@@ -8,19 +8,9 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from routines.config.reader import Mapping, Node, Scalar, Sequence, Unusable
-from routines.config.walker import (
-    Key,
-    ListOf,
-    Pairs,
-    Report,
-    Span,
-    Table,
-    Text,
-    Values,
-    Whole,
-    near,
-    shown,
-)
+from routines.config.report import Report, near, shown
+from routines.config.single import Span, Text, Whole
+from routines.config.walker import Key, ListOf, Pairs, Table, Values
 from routines.domain.agent import OutputFormat
 from routines.domain.durable import RunWord
 from routines.domain.http_agent import (

@@ -9,22 +9,9 @@ from typing import Any
 
 from routines.config.files import absolute
 from routines.config.reader import Node, quoted
-from routines.config.walker import (
-    Amount,
-    AnyOf,
-    Key,
-    Kind,
-    ListOf,
-    Pairs,
-    Report,
-    Span,
-    Table,
-    Text,
-    Truth,
-    Whole,
-    Word,
-    flow_word,
-)
+from routines.config.report import Report
+from routines.config.single import Amount, Kind, Span, Text, Truth, Whole, Word
+from routines.config.walker import AnyOf, Key, ListOf, Pairs, Table, flow_word
 from routines.domain import targets, zones
 from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.limits import DayLimit

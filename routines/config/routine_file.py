@@ -27,20 +27,9 @@ from routines.config.kinds import (
 )
 from routines.config.reader import Mapping, Node, Scalar, text_of, unix_lines
 from routines.config.reader import Sequence as List
-from routines.config.walker import (
-    Key,
-    ListOf,
-    Report,
-    Span,
-    Text,
-    Truth,
-    Values,
-    Whole,
-    Word,
-    near,
-    read_table,
-    shown,
-)
+from routines.config.report import Report, near, shown
+from routines.config.single import Span, Text, Truth, Whole, Word
+from routines.config.walker import Key, ListOf, Values, read_table
 from routines.config.workspace_file import WorkspaceSettings, check_agent, check_cost
 from routines.domain import schedule as schedules
 from routines.domain.durations import format_span

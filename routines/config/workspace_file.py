@@ -18,7 +18,9 @@ from routines.config.kinds import (
     tells_cost,
 )
 from routines.config.reader import Node
-from routines.config.walker import Key, Report, Table, Text, Values, Whole, near, read_table
+from routines.config.report import Report, near
+from routines.config.single import Text, Whole
+from routines.config.walker import Key, Table, Values, read_table
 from routines.domain.agent import ECHO, PRESETS, AgentSpec
 from routines.domain.limits import DayLimit
 from routines.domain.targets import Target
