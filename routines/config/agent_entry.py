@@ -6,8 +6,8 @@ from routines.config.acp_entry import check_acp, check_no_acp
 from routines.config.agent_keys import AGENT_KEYS, OF_COMMANDS, WAYS, merged, spec_of
 from routines.config.http_entry import check_http, check_no_http
 from routines.config.presets import preset_values
-from routines.config.reader import Mapping, Node, Unusable
 from routines.config.report import Report, near
+from routines.config.tree import Mapping, Node, Unusable
 from routines.config.walker import Values, read_table
 from routines.domain.agent import (
     MCP_PLACEHOLDERS,

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from routines.config.reader import Mapping, Node, Unusable
 from routines.config.report import Report, shown
+from routines.config.tree import Mapping, Node, Unusable
 from routines.config.walker import object_schema
 from routines.domain.agent import AgentSpec
 from routines.errors import InvalidName

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from routines.config.reader import Mapping, Node, Scalar, Sequence, Unusable
 from routines.config.report import Report, near, shown
 from routines.config.single import Span, Text, Whole
+from routines.config.tree import Mapping, Node, Scalar, Sequence, Unusable
 from routines.config.walker import Key, ListOf, Pairs, Table, Values
 from routines.domain.agent import OutputFormat
 from routines.domain.durable import RunWord

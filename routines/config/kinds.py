@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 from routines.config.files import absolute
-from routines.config.reader import Node, quoted
+from routines.config.mistakes import quoted
 from routines.config.report import Report
 from routines.config.single import Amount, Kind, Span, Text, Truth, Whole, Word
+from routines.config.tree import Node
 from routines.config.walker import AnyOf, Key, ListOf, Pairs, Table, flow_word
 from routines.domain import targets, zones
 from routines.domain.agent import AgentKind, AgentSpec

@@ -10,8 +10,8 @@ from typing import Any
 
 from routines.config import reader
 from routines.config.agent_keys import AGENT_KEYS, spec_of
-from routines.config.reader import Mapping
 from routines.config.report import Report
+from routines.config.tree import Mapping
 from routines.config.walker import read_table
 from routines.domain.agent import AgentSpec
 from routines.errors import InvalidFiles

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from routines.config.reader import Document, Mapping, Node, Scalar
-from routines.config.reader import Sequence as List
+from routines.config.tree import Document, Mapping, Node, Scalar
+from routines.config.tree import Sequence as List
 from routines.errors import Problem
 
 _LONGEST_SHOWN = 40

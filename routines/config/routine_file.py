@@ -25,10 +25,11 @@ from routines.config.kinds import (
     retry_of,
     targets_of,
 )
-from routines.config.reader import Mapping, Node, Scalar, text_of, unix_lines
-from routines.config.reader import Sequence as List
+from routines.config.reader import text_of, unix_lines
 from routines.config.report import Report, near, shown
 from routines.config.single import Span, Text, Truth, Whole, Word
+from routines.config.tree import Mapping, Node, Scalar
+from routines.config.tree import Sequence as List
 from routines.config.walker import Key, ListOf, Values, read_table
 from routines.config.workspace_file import WorkspaceSettings, check_agent, check_cost
 from routines.domain import schedule as schedules

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
-from routines.config.reader import Node, Scalar, Unusable, in_quotes, quoted
+from routines.config.mistakes import in_quotes, quoted
 from routines.config.report import Report, near, shown
+from routines.config.tree import Node, Scalar, Unusable
 from routines.domain.durations import format_span, parse_span
 from routines.errors import InvalidSpan, RoutinesError
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from routines.config.reader import Mapping, Node, Scalar, Unusable, quoted
-from routines.config.reader import Sequence as List
+from routines.config.mistakes import quoted
 from routines.config.report import Report, near, shown
 from routines.config.single import Kind, Text
+from routines.config.tree import Mapping, Node, Scalar, Unusable
+from routines.config.tree import Sequence as List
 from routines.domain.durations import format_span
 from routines.errors import RoutinesError
 

@@ -17,9 +17,9 @@ from routines.config.kinds import (
     targets_of,
     tells_cost,
 )
-from routines.config.reader import Node
 from routines.config.report import Report, near
 from routines.config.single import Text, Whole
+from routines.config.tree import Document, Node
 from routines.config.walker import Key, Table, Values, read_table
 from routines.domain.agent import ECHO, PRESETS, AgentSpec
 from routines.domain.limits import DayLimit
@@ -212,7 +212,7 @@ def check_agent(name: str, settings: WorkspaceSettings, node: Node, report: Repo
     report.refuse(node, "agent", "no agent is called that", cure)
 
 
-def _is_only_comments(document: reader.Document) -> bool:
+def _is_only_comments(document: Document) -> bool:
     lines = [line.strip() for line in document.source.splitlines()]
     return all(not line or line.startswith("#") for line in lines) and bool(document.source)
 

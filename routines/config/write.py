@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from routines.config import reader
-from routines.config.reader import Scalar, unix_lines
+from routines.config.reader import unix_lines
+from routines.config.tree import Scalar
 from routines.domain.durations import format_span
 
 # An editor with a YAML language server reads this line, and then completes keys.

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routines.config import reader
-from routines.config.reader import Mapping, Scalar, Sequence
+from routines.config.tree import Mapping, Scalar, Sequence
 
 
 @pytest.fixture(params=["libyaml", "pure Python"], autouse=True)
