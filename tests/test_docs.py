@@ -10,7 +10,7 @@ import pytest
 
 from routines.cli.main import COMMANDS
 from routines.config.agent_keys import AGENT_KEYS
-from routines.config.routine_file import ROUTINE_KEYS
+from routines.config.routine_keys import ROUTINE_KEYS
 from routines.config.workspace_file import WORKSPACE_KEYS, parse_settings
 from routines.domain.outcome import REASONS, Outcome
 from routines.domain.record import Event

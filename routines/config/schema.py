@@ -8,7 +8,7 @@ import json
 from itertools import combinations
 from typing import Any
 
-from routines.config.routine_file import ROUTINE_KEYS, SCHEDULE_KEYS
+from routines.config.routine_keys import ROUTINE_KEYS, SCHEDULE_KEYS
 from routines.config.walker import object_schema
 from routines.config.workspace_file import WORKSPACE_KEYS
 

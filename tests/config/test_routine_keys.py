@@ -6,7 +6,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from routines.config.agent_keys import AGENT_KEYS
-from routines.config.routine_file import ROUTINE_KEYS, parse_routine
+from routines.config.routine_file import parse_routine
+from routines.config.routine_keys import ROUTINE_KEYS
 from routines.config.workspace_file import (
     WORKSPACE_KEYS,
     WorkspaceSettings,

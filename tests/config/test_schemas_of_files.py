@@ -6,7 +6,7 @@ import re
 import pytest
 
 from routines.config.agent_keys import AGENT_KEYS
-from routines.config.routine_file import ROUTINE_KEYS
+from routines.config.routine_keys import ROUTINE_KEYS
 from routines.config.schema import SCHEMA_NAMES, routine_schema, schema_texts, workspace_schema
 from routines.config.workspace_file import WORKSPACE_KEYS
 

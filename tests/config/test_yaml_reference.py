@@ -7,7 +7,7 @@ import pytest
 
 from routines.config.agent_keys import AGENT_KEYS
 from routines.config.reader import read
-from routines.config.routine_file import ROUTINE_KEYS
+from routines.config.routine_keys import ROUTINE_KEYS
 from routines.config.workspace_file import WORKSPACE_KEYS, parse_settings
 from routines.domain.agent import MCP_PLACEHOLDERS, PLACEHOLDERS, READ_KEYS
 
