@@ -131,9 +131,3 @@ class Agenda:
             *self._waiting.values(),
         ]
         return min(instants, default=None)
-
-    def next_slot(self) -> datetime | None:
-        """Return the next slot of any armed routine."""
-        while self._heap and self._version.get(self._heap[0][1]) != self._heap[0][2]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None

@@ -29,9 +29,7 @@ from routines.engine.recipients import reply_to
 from routines.engine.running import Running, turn_of_caller
 from routines.engine.tools import WakeTools
 from routines.errors import EngineMisuse, SessionBusyError, StoreError, UnknownRoutine
-from routines.store.jobs import JobStore
 from routines.store.sessions import Lease
-from routines.store.wakeups import WakeupStore
 
 
 class Engine(Lifecycle):
@@ -82,16 +80,12 @@ class Engine(Lifecycle):
         return tuple(self._in_flight)
 
     def next_due(self) -> datetime | None:
-        """Return until when a host may sleep: the next slot, wake-up or job; None without one.
+        """Return until when a host may sleep: the next slot, wake-up, job or retry, or None.
 
-        A job that is queued and due wants a look at once.
+        That is now for what fell due since the last look at everything, and a second after that
+        look for what it found due and could not start: its session or its place is taken.
         """
-        now = self._clock.now()
-        slot = self._agenda.next_slot()
-        wakeup = WakeupStore(self._state).next_due(now)
-        queue = JobStore(self._state, clock=self._clock)
-        job = now if next(queue.queued(), None) is not None else queue.next_later()
-        return min((at for at in (slot, wakeup, job) if at is not None), default=None)
+        return self._looker.next_due(self._clock.now())
 
     def replace(self, routines: Iterable[Routine]) -> None:
         """Take *routines* in the place of those there are, at the next look.

@@ -23,7 +23,7 @@ from routines.engine.by_hand import ByHand
 from routines.engine.clock import EngineClock, SystemClock
 from routines.engine.definitions import Definitions, FixedDefinitions, edited
 from routines.engine.events import EngineEvent, Events
-from routines.engine.looking import Looker
+from routines.engine.looking import LOOK_EVERY, Looker
 from routines.engine.measuring import PassFacts
 from routines.engine.needs import Ready
 from routines.engine.off_loop import in_thread, under_way
@@ -41,8 +41,6 @@ from routines.store.state import State, open_for_writing
 
 log = logging.getLogger("routines")
 
-# What other processes add, change or cancel is seen within 2 s.
-_LOOK_EVERY = timedelta(seconds=1)
 DEFAULT_GRACE = timedelta(seconds=30)
 DEFAULT_CONCURRENCY = 4
 # `stop` waits so long for turns that were ended: their programs get their own signals first.
@@ -334,7 +332,7 @@ class Lifecycle:
     def _pause(self) -> float:
         now = self._clock.now()
         upcoming = self._agenda.next_look()
-        span = min(_LOOK_EVERY, self._definitions.pause)
+        span = min(LOOK_EVERY, self._definitions.pause)
         if upcoming is not None:
             span = min(span, upcoming - now)
         return max(span.total_seconds(), 0.0)

@@ -41,6 +41,8 @@ from routines.store.wakeups import WakeupStore
 
 log = logging.getLogger("routines")
 
+# What other processes add, change or cancel is seen within 2 s.
+LOOK_EVERY = timedelta(seconds=1)
 # What a person can share a night with; more often would only cost.
 _PRUNE_EVERY = timedelta(hours=1)
 # A wall clock that moved so much against the time awake was set, or the machine slept.
@@ -146,6 +148,10 @@ class Looker:
         self._refused: frozenset[str] = frozenset()
         self._superseding: list[tuple[Cancel, float]] = []
         self._held: dict[str | None, Switch] | None = None
+        self._looked_at: datetime | None = None
+        # As the last look left it: the agenda itself may be in use by the next one.
+        self._next_on_agenda: datetime | None = None
+        self._wakeup_waits = False
         self.tellings: list[Telling] = []
         self._repair_wakeups()
 
@@ -199,7 +205,37 @@ class Looker:
                 ready.let_go()
             self.taking_up.unstarted.look_soon()
             raise
+        self._looked_at, self._next_on_agenda = now, self.agenda.next_look()
         return done
+
+    def next_due(self, now: datetime) -> datetime | None:
+        """Return when to look next, None if nothing is known of; see `Engine.next_due`."""
+        seen = self._looked_at
+        if seen is None or seen > now:
+            # Never looked, or the clock was set back since.
+            return now
+        jobs = JobStore(self._state, clock=self._clock)
+        is_queued = next(jobs.queued(), None) is not None
+        known = (
+            self._next_on_agenda,
+            seen if self._wakeup_waits else None,
+            # Strictly after: a pause that holds one back may last for months.
+            WakeupStore(self._state).next_due(seen),
+            seen if is_queued else jobs.next_later(),
+            self._next_retry(seen, now),
+        )
+        earliest = min((at for at in known if at is not None), default=None)
+        if earliest is None:
+            return None
+        # What that look left waits for a session, a place or another process: said to be due now,
+        # it would have the host look again without a pause.
+        return max(now, earliest if earliest > seen else seen + LOOK_EVERY)
+
+    def _next_retry(self, seen: datetime, now: datetime) -> datetime | None:
+        at = self.taking_up.unstarted.next_look
+        if at is None or at <= self._last_awake:
+            return None if at is None else seen
+        return now + timedelta(seconds=at - self._clock.awake())
 
     def _note_time(self, now: datetime) -> None:
         """See whether the machine slept, or the clock was set (L3, L6)."""
@@ -380,6 +416,7 @@ class Looker:
         woken = self._waker.fire_due(now)
         done.ready += woken.ready
         done.settled += woken.settled
+        self._wakeup_waits = woken.waiting
         if woken.unstarted:
             self.taking_up.unstarted.look_soon()
 

@@ -16,6 +16,11 @@ class Unstarted:
         self._look_at = float("-inf")
         self._held_back: dict[str, tuple[int, float]] = {}
 
+    @property
+    def next_look(self) -> float | None:
+        """When to look, in seconds awake; None while none of them asks for it."""
+        return None if self._look_at == _NEVER else self._look_at
+
     def look_soon(self) -> None:
         """Look at the next pass: one waits for its session or for a place."""
         self._look_at = float("-inf")

@@ -34,12 +34,21 @@ log = logging.getLogger("routines")
 
 @dataclass(slots=True)
 class Woken:
-    """What a look at the wake-ups came to."""
+    """What a look at the wake-ups came to.
+
+    Attributes:
+        ready: Turns to be started.
+        settled: Records that ended without a turn.
+        deferred: Those whose session is busy, put off.
+        unstarted: Whether a claim was made that has to wait for its session after all.
+        waiting: Whether one is left due, for it has no place, or no answer yet.
+    """
 
     ready: list[Ready] = field(default_factory=list)
     settled: list[Record] = field(default_factory=list)
     deferred: list[str] = field(default_factory=list)
     unstarted: bool = False
+    waiting: bool = False
 
 
 class Waker:
@@ -81,7 +90,7 @@ class Waker:
                 self._one(hint, now, woken)
             except StoreBusy:
                 # Its session's agent is setting or cancelling one this moment: next second.
-                continue
+                woken.waiting = True
             except (RoutinesError, OSError) as error:
                 log.error(  # noqa: TRY400 - the cause is in the message
                     "wake-failed", extra={"wakeup": hint.id, "error": str(error)}
@@ -107,6 +116,7 @@ class Waker:
             said = self._authorizer.firing(wakeup, due.instant)
             if said is None:
                 # It is being asked, or gave no answer and is asked again: it stays pending.
+                woken.waiting = True
                 return
             decision, at = said
             if not decision.allowed:
@@ -180,6 +190,7 @@ class Waker:
             return
         room = self._needs.room_for(work)
         if not isinstance(room, Room):
+            woken.waiting = True
             return
         try:
             claim = self._firings.take(
