@@ -53,13 +53,17 @@ def begin(
     if record.occurrence.kind is not Kind.MANUAL and _is_paused(held, work, now):
         # Unstarted and unsettled: it goes on when that is resumed.
         return None
+    # Before the locks: it may import a host's module, for as long as the turn has time, and each
+    # other turn under these limits waits for them.
+    durable = is_durable(work)
+    now = held.clock.now()
     with contextlib.ExitStack() as counted:
         # Held until `started` is on the disk: two turns at once can't both be the last one.
         for limit in work.limits:
             counted.enter_context(files.section(_limit_lock(held, limit)))
         over = _over_limit(held, work, now)
         if over is None:
-            return work, _start(held, work, now, durable=is_durable(work))
+            return work, _start(held, work, now, durable=durable)
     if record.occurrence.kind is Kind.JOB:
         _wait_for_tomorrow(held, over, now)
     else:

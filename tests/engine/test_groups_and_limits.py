@@ -7,10 +7,16 @@ import pytest
 
 from routines.agents.base import AgentUnavailable, Reply, Usage
 from routines.domain.limits import DayLimit
+from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.retry import Retry
+from routines.engine import host
 from routines.engine.definitions import FixedDefinitions
+from routines.engine.turns import TurnSteps
+from routines.engine.work import work_of
 from routines.errors import SessionBusyError
 from routines.store import files
+from routines.store.claims import Draft
+from routines.store.sessions import SessionStore
 from routines.testing import RecordingAgent
 from tests.engine.stage import MINUTE, at, every, once, routine
 
@@ -107,6 +113,39 @@ async def test_no_more_turns_start_on_a_day_than_its_limit_says(stage):
         ("12:00", "skipped", "limit"),
     ]
     assert len(stage.agent.turns) == 2
+
+
+async def test_turns_begin_while_the_agent_of_another_under_their_limit_is_looked_for(stage):
+    limited = routine(limits=DayLimit(turns=1))
+
+    def steps_at(instant):
+        slot = Occurrence(Kind.SLOT, "digest", at(instant))
+        line = {
+            "session": f"named:{instant}",
+            "owner": host.owner().to_json(),
+            "due_at": at(instant),
+        }
+        claim = stage.claims.take(Draft(slot, line), at=stage.clock.now())
+        lease = SessionStore(stage.state).take(str(line["session"]), clock=stage.clock)
+        return TurnSteps(stage.state, claim, lease, clock=stage.clock, owner=host.owner())
+
+    work = work_of(limited, root=stage.root, agent=None, agent_name="host")
+    late, other = steps_at("08:00"), steps_at("08:05")
+    began = []
+
+    def looks_for_its_agent(_):
+        began.append(other.begin(work))
+        return False
+
+    begun = late.begin(work, looks_for_its_agent)
+    for steps in (late, other):
+        steps.lease.let_go()
+        steps.claim.let_go()
+
+    assert began != [None]
+    # And the limit holds for the one whose agent was looked for.
+    assert begun is None
+    assert stage.history() == ["08:00 skipped limit", "08:05 running"]
 
 
 async def test_the_next_day_begins_anew(stage):
