@@ -53,6 +53,16 @@ class Occurrence:
     id: str = ""
 
     @property
+    def is_by_hand(self) -> bool:
+        """Whether it is a run by hand."""
+        return self.kind is Kind.MANUAL
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it is a job."""
+        return self.kind is Kind.JOB
+
+    @property
     def ref(self) -> str:
         """The id as history, `show` and the turn key carry it."""
         match self.kind:

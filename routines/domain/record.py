@@ -249,6 +249,11 @@ class Record:
         return self.last in _UNDER_WAY
 
     @property
+    def is_put_off(self) -> bool:
+        """Whether it waits for another try, or for a person to decide."""
+        return self.last in _PUT_OFF
+
+    @property
     def is_durable(self) -> bool:
         """Whether its turn is a run that outlives its owner, and nothing says that it is over."""
         return self.is_under_way and bool((self.started or {}).get("durable"))

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from routines.domain.occurrence import Kind
 from routines.domain.record import Event, Owner, Record
 
 # A claim that was taken up so often and never started is the fault of something that stays.
@@ -78,7 +77,7 @@ def decide(record: Record, *, here: Here, silent_for: timedelta, now: datetime) 
         return Recovery.FOLLOW
     match record.last:
         case Event.CLAIM.value | Event.ATTEMPT.value | Event.NOT_STARTED.value:
-            if record.occurrence.kind is Kind.MANUAL and not record.claim.get("detached"):
+            if record.occurrence.is_by_hand and not record.claim.get("detached"):
                 # The person who typed it has gone: to run it later would be a surprise.
                 return Recovery.DROP_MANUAL
             if record.idle_attempts >= MOST_ATTEMPTS:

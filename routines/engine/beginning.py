@@ -50,7 +50,7 @@ def begin(
     if verdict is not None:
         settle_verdict(held, verdict)
         return None
-    if record.occurrence.kind is not Kind.MANUAL and _is_paused(held, work, now):
+    if not record.occurrence.is_by_hand and _is_paused(held, work, now):
         # Unstarted and unsettled: it goes on when that is resumed.
         return None
     # Before the locks: it may import a host's module, for as long as the turn has time, and each
@@ -64,7 +64,7 @@ def begin(
         over = _over_limit(held, work, now)
         if over is None:
             return work, _start(held, work, now, durable=durable)
-    if record.occurrence.kind is Kind.JOB:
+    if record.occurrence.is_job:
         _wait_for_tomorrow(held, over, now)
     else:
         settle_verdict(held, Verdict(Outcome.SKIPPED, Reason.LIMIT, over))

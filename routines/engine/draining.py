@@ -13,9 +13,8 @@ from datetime import datetime
 from routines.domain.clock import Clock
 from routines.domain.job import Job
 from routines.domain.limits import DayLimit, over_limit
-from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason, Trigger
-from routines.domain.record import Owner, Record, outcome_event
+from routines.domain.record import Owner, outcome_event
 from routines.domain.zones import day_of, zone
 from routines.engine.claim_lines import claim_line
 from routines.engine.definitions import Definitions
@@ -328,8 +327,3 @@ class Drainer:
 def entry_of(claim: Claim) -> OpenEntry:
     """Return the name in `open/` of a claim."""
     return OpenEntry(os.path.basename(claim.open_path), claim.record.path)
-
-
-def is_job(record: Record) -> bool:
-    """Return whether a record is of a job."""
-    return record.occurrence.kind is Kind.JOB

@@ -13,7 +13,6 @@ from routines.agents.base import Turn, TurnResult
 from routines.domain.clock import Clock
 from routines.domain.http_agent import header_secrets
 from routines.domain.masking import Masker, declared_secrets
-from routines.domain.occurrence import Kind
 from routines.domain.outcome import SHOWN, Reason, one_line
 from routines.domain.record import Event, Owner
 from routines.engine.work import Work
@@ -85,7 +84,7 @@ class HeldTurn:
         record = self.claim.record
         now = self.clock.now()
         missed = record.claim.get("missed")
-        slotted = record.occurrence.kind is not Kind.MANUAL
+        slotted = not record.occurrence.is_by_hand
         return Turn(
             key=self.state.key(record.turn_ref),
             session=ledger.session,
@@ -94,9 +93,7 @@ class HeldTurn:
             first=ledger.epoch_turns == 0 and ledger.native_session is None,
             prompt=work.prompt,
             routine=work.routine,
-            slot=record.occurrence.instant
-            if slotted and record.occurrence.kind is not Kind.JOB
-            else None,
+            slot=record.occurrence.instant if slotted and not record.occurrence.is_job else None,
             trigger=record.trigger,
             late=max(now - record.due_at, timedelta(0)) if slotted else timedelta(0),
             missed=int(missed.get("count") or 0) if isinstance(missed, dict) else 0,

@@ -39,7 +39,7 @@ class Overlaps:
         running: list[Record] = []
         lost: list[str] = []
         for entry in self._claims.open_entries(routine=routine.name):
-            if "manual-" in entry.name.rpartition("~")[2]:
+            if entry.is_by_hand:
                 continue
             claim = self._claims.hold(entry)
             if claim is None:
@@ -86,7 +86,7 @@ class Overlaps:
         """Return the earlier slot that a buffered claim still waits for, or None."""
         own = claim.record
         for entry in self._claims.open_entries(routine=own.occurrence.owner):
-            if entry.claim_path == own.path or "manual-" in entry.name.rpartition("~")[2]:
+            if entry.claim_path == own.path or entry.is_by_hand:
                 continue
             record = self._claims.read_path(entry.claim_path)
             if (

@@ -57,7 +57,7 @@ def leave_open(
 def _follow(held: HeldTurn, work: Work, result: TurnResult) -> Again | Park | GiveUp:
     record = held.claim.record
     now = held.clock.now()
-    if record.occurrence.kind is Kind.MANUAL or held.cancelled_by is not None:
+    if record.occurrence.is_by_hand or held.cancelled_by is not None:
         return GiveUp()
     if result.outcome is Outcome.INTERRUPTED and result.reason is Reason.STOPPED:
         return Again(now) if record.reruns < work.rerun_interrupted else GiveUp()

@@ -16,7 +16,6 @@ from typing import Any
 from routines.agents.trees import Tree, end_tree
 from routines.domain.clock import Clock
 from routines.domain.names import format_instant
-from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason, end_of_cancel
 from routines.domain.record import Event, Owner, Record
 from routines.domain.recovery import Recovery, decide, owner_is_this_boot
@@ -227,7 +226,7 @@ class Recoverer:
                     f"{claim.record.ref}: processes {remain} of its turn can't be ended",
                     hint="end them by hand; the claim is settled then",
                 )
-        if claim.occurrence.kind is not Kind.JOB:
+        if not claim.occurrence.is_job:
             return self._end_now(claim, recovery)
         with settling(self._state, claim.occurrence):
             cancel = called_off(self._state, claim.record)
@@ -262,7 +261,7 @@ class Recoverer:
             at=self._clock.now(),
             settled_by=self._owner.user,
             by=self._who_cancelled(record),
-            **(intents_of(self._state, record) if record.occurrence.kind is Kind.JOB else {}),
+            **(intents_of(self._state, record) if record.occurrence.is_job else {}),
         )
         self._clear_stamp(settled, presumed=recovery is Recovery.PRESUME)
         CancelStore(self._state).clear(record.ref)

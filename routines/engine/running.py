@@ -28,7 +28,7 @@ from routines.agents.environment import without_surroundings
 from routines.agents.processes import start_turn_process
 from routines.agents.programs import HURRY
 from routines.domain.outcome import Outcome, Reason, one_line
-from routines.domain.record import Event, Owner, Record
+from routines.domain.record import Owner, Record
 from routines.engine.clock import EngineClock
 from routines.engine.durable import Follower
 from routines.engine.needs import Ready
@@ -43,9 +43,6 @@ from routines.store import files
 from routines.store.state import State
 
 log = logging.getLogger("routines")
-
-# How a record ends that has no outcome, and is no fault either: it waits.
-PUT_OFF = (Event.RETRY.value, Event.PARKED.value)
 
 # A cancelled coroutine gets so long to end; then its session stays busy until it has ended.
 _GRACE = timedelta(seconds=10)
@@ -184,7 +181,7 @@ class Runner:
             # A process that died before it read this has left it: it holds what `env_file` says.
             files.discard(self._work_path(ready))
             ready.claim.let_go()
-        over = record.end is not None or record.last in PUT_OFF or record.is_durable
+        over = record.end is not None or record.is_put_off or record.is_durable
         return record if over else None
 
     def _work_path(self, ready: Ready) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 from routines.domain.clock import Clock
-from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Record
 from routines.engine.held_turn import HeldTurn
@@ -40,7 +39,7 @@ def settle(
         # Locked for one try alone: whoever cancels the job must not wait for a full disk.
         with settling(held.state, held.claim.occurrence):
             end, why, said, besides = outcome, reason, detail, more
-            if held.claim.occurrence.kind is Kind.JOB:
+            if held.claim.occurrence.is_job:
                 end, why, said, besides = _called_off(held, end, why, said, besides)
             return held.claim.settle(
                 end, why, said, at=held.clock.now(), settled_by=held.owner.user, **besides

@@ -17,7 +17,7 @@ from routines.domain.record import Event, Owner, Record
 from routines.domain.routine import CatchUpPolicy
 from routines.engine.by_hand import with_more
 from routines.engine.definitions import Definitions, edited
-from routines.engine.draining import entry_of, is_job
+from routines.engine.draining import entry_of
 from routines.engine.needs import Needs
 from routines.engine.overlapping import Overlaps
 from routines.engine.passes import Pass
@@ -92,7 +92,7 @@ class TakingUp:
         done.settled += recovered.settled
         self.look_at(now if recovered.rerun else recovered.look_at)
         # Jobs go by the order of their queue: whoever drains that takes them up.
-        jobs = [claim for claim in recovered.owed_again if is_job(claim.record)]
+        jobs = [claim for claim in recovered.owed_again if claim.occurrence.is_job]
         self.owed_jobs = [entry_of(claim) for claim in jobs]
         for claim in jobs:
             claim.let_go()
@@ -146,9 +146,7 @@ class TakingUp:
         occurrence = record.occurrence
         if occurrence.kind is Kind.WAKE:
             return self._waker.work_of(record, self._clock.now())
-        routine = (
-            None if occurrence.kind is Kind.JOB else self._definitions.current(occurrence.owner)
-        )
+        routine = None if occurrence.is_job else self._definitions.current(occurrence.owner)
         agent = (record.started or {}).get("agent")
         return None if routine is None else self._definitions.work(routine, agent=agent)
 
@@ -159,7 +157,7 @@ class TakingUp:
             claim.let_go()
             return
         paused = self._needs.is_paused(record.routine, now)
-        if paused and record.occurrence.kind is not Kind.MANUAL:
+        if paused and not record.occurrence.is_by_hand:
             claim.let_go()
             self.unstarted.look_soon()
             return
@@ -182,7 +180,7 @@ class TakingUp:
             claim.let_go()
             CancelStore(self._state).clear(record.ref)
             return
-        by_hand = record.occurrence.kind is Kind.MANUAL
+        by_hand = record.occurrence.is_by_hand
         room = self._needs.group_for(decided) if by_hand else self._needs.room_for(decided)
         ready = self._needs.take_up(claim, decided, room, now=now)
         if ready is None:
@@ -212,9 +210,9 @@ class TakingUp:
         routine = self._definitions.current(occurrence.owner)
         if routine is None:
             return Verdict(Outcome.SKIPPED, Reason.EDITED, "its routine is gone")
-        agent = record.claim.get("agent") if occurrence.kind is Kind.MANUAL else None
+        agent = record.claim.get("agent") if occurrence.is_by_hand else None
         work = self._definitions.work(routine, agent=agent)
-        if occurrence.kind is Kind.MANUAL:
+        if occurrence.is_by_hand:
             return with_more(replace(work, only_if=None), record.claim.get("append"))
         changed = edited(
             replace(work, digest=record.claim.get("definition")),

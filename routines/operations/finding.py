@@ -162,7 +162,7 @@ def _owners(state: State, kind: Kind) -> Iterator[str]:
 
 
 def _path_under(folder: str, occurrence: Occurrence) -> str:
-    prefix = "manual-" if occurrence.kind is Kind.MANUAL else ""
+    prefix = "manual-" if occurrence.is_by_hand else ""
     stem = f"{instant_name(occurrence.instant)}.{prefix}{safe_name(occurrence.id)}"
     return f"claims/{folder}/{day_name(occurrence.instant)}/{stem}.jsonl"
 

@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 
 from routines.domain.durations import humanize
 from routines.domain.names import day_name, format_instant
-from routines.domain.occurrence import Kind
 from routines.errors import RoutinesError, StateCopied, StateMissing, UsageError
 from routines.operations.agents_found import agents_found
 from routines.operations.context import Context
@@ -367,9 +366,7 @@ def _turns(context: Context) -> list[Finding]:
     alone = 0 if claims is None else sum(is_unwatched(claims, one.record) for one in opened)
     if alone:
         elsewhere += f"; {alone} durable, which nobody asks about until a scheduler starts"
-    jobs = sum(
-        one.standing == "running" and one.record.occurrence.kind is Kind.JOB for one in opened
-    )
+    jobs = sum(one.standing == "running" and one.record.occurrence.is_job for one in opened)
     of_them = f" ({jobs} job{'' if jobs == 1 else 's'})" if jobs else ""
     text = f"{running} running{of_them}; none without a live owner; {tail}{elsewhere}"
     return [Finding(Level.NOTE if parked or alone else Level.OK, "turns", text)]

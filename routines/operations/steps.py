@@ -48,7 +48,7 @@ def steps_of(
         digest: That of its definition as the file says it now; None if it can't be used.
     """
     steps = []
-    if record.occurrence.kind is not Kind.MANUAL:
+    if not record.occurrence.is_by_hand:
         steps.append(Step(record.due_at, "due", _due_text(record, entry, schedule, digest)))
     steps.append(Step(record.claimed_at, "claimed", _claimed_text(record)))
     steps += [_event_step(event, record) for event in record.events[: -1 if record.end else None]]
@@ -65,7 +65,7 @@ def _due_text(record: Record, entry: Entry, schedule: Schedule | None, digest: s
     if record.occurrence.kind is Kind.WAKE:
         wakeup = record.claim.get("wakeup") or {}
         return f"wake-up {record.occurrence.id}, set by {wakeup.get('created_by', 'its session')}"
-    if record.occurrence.kind is Kind.JOB:
+    if record.occurrence.is_job:
         job = record.claim.get("job")
         if not isinstance(job, dict):
             return "a purge"
@@ -91,7 +91,7 @@ def _claimed_text(record: Record) -> str:
     owner = Owner.from_json(record.claim.get("owner"))
     pid = "" if owner is None else f" (pid {owner.pid})"
     text = f"by {by}{pid}"
-    if record.claimed_at is None or record.occurrence.kind is Kind.MANUAL:
+    if record.claimed_at is None or record.occurrence.is_by_hand:
         return text
     late = record.claimed_at - record.due_at
     if late < timedelta(0):

@@ -114,7 +114,7 @@ class Claim:
         """Take the name in `open/` away: what it stood for has an outcome that is on the disk."""
         # Only a second name: whoever reconciles next does this if it fails.
         with contextlib.suppress(OSError, StoreError):
-            if self.occurrence.kind is Kind.JOB:
+            if self.occurrence.is_job:
                 # Here and not above: only jobs have a feed.
                 from routines.store.job_feed import JobFeed
 

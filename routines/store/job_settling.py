@@ -8,7 +8,7 @@ import contextlib
 from typing import Any
 
 from routines.domain.names import key_of
-from routines.domain.occurrence import Kind, Occurrence
+from routines.domain.occurrence import Occurrence
 from routines.domain.record import Event, Record
 from routines.store import files
 from routines.store.control import Cancel, CancelStore
@@ -21,7 +21,7 @@ _LOCKS = 3  # hexadecimal digits: 4096
 
 def settling(state: State, occurrence: Occurrence) -> contextlib.AbstractContextManager[None]:
     """Hold the lock under which a job is settled or cancelled; nothing for what is no job."""
-    if occurrence.kind is not Kind.JOB:
+    if not occurrence.is_job:
         return contextlib.nullcontext()
     name = f"{key_of(occurrence.id)[:_LOCKS]}.lock"
     return files.section(state.at("locks", "jobs", name), what=occurrence.ref)
