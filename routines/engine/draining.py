@@ -26,9 +26,10 @@ from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, OpenEntry
+from routines.store.job_choosing import Choosing
 from routines.store.job_purges import PurgeStore
 from routines.store.job_settling import settling
-from routines.store.job_work import Choosing, JobWork
+from routines.store.job_work import JobWork
 from routines.store.jobs import JobStore, job_of
 from routines.store.places import Room
 from routines.store.sessions import Lease, SessionStore

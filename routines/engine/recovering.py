@@ -26,8 +26,9 @@ from routines.store import files
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, OpenEntry
 from routines.store.control import CancelStore
+from routines.store.job_leases import is_worked
 from routines.store.job_settling import called_off, intents_of, settling
-from routines.store.job_work import JobWork, is_worked
+from routines.store.job_work import JobWork
 from routines.store.jobs import JobStore
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State
@@ -176,10 +177,10 @@ class Recoverer:
 
     def _recover_worked(self, claim: Claim, result: Recovered) -> None:
         """Take a job back that a program works itself, if its lease has lapsed (J2)."""
-        if not self._work.is_lapsed(claim.record):
+        if not self._work.leases.is_lapsed(claim.record):
             return
         with settling(self._state, claim.occurrence):
-            record = self._work.take_back_held(claim)
+            record = self._work.returns.take_back(claim)
         if record.end is not None:
             result.settled.append(record)
             return

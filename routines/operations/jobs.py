@@ -39,7 +39,8 @@ from routines.store.control import CancelStore
 from routines.store.job_cancels import CancelAnswer, JobCanceller, LaneFailed
 from routines.store.job_feed import JobFeed, Settled
 from routines.store.job_purges import PurgeStore
-from routines.store.job_work import ClaimedJob, JobWork, SettleAnswer
+from routines.store.job_returns import SettleAnswer
+from routines.store.job_work import ClaimedJob, JobWork
 from routines.store.jobs import Added, JobStore, Known, job_of
 from routines.store.state import State as StateFolder
 from routines.store.state import open_for_writing

@@ -1,26 +1,22 @@
 """Jobs that a program works itself: a private token, and a lease that it has to renew.
 
-The claim is born with its `started` line, which keeps a hash of the token. The lease is a file of
-its own, written over at each renewal: by the clock that nobody can set where whoever asks runs on
-the same boot, else by the file server's, which wrote its modification time. Once it has lapsed the
-job is taken back under the same claim, or settled (PROMISES J2, J3).
+The claim is born with its `started` line, which keeps a hash of the token. Once the lease has
+lapsed the job is taken back under the same claim, or settled (PROMISES J2, J3).
 """
 
 import contextlib
 import hashlib
 import json
 import logging
-import os
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from routines.domain.clock import Clock
-from routines.domain.job import LEASE, OUTCOMES, Ending, Job, Place
-from routines.domain.names import format_instant, key_of
-from routines.domain.outcome import Outcome, Reason, one_line
+from routines.domain.job import Ending, Job
+from routines.domain.names import format_instant
+from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, Owner, Record
 from routines.domain.recovery import Here, Recovery, decide
 from routines.errors import LeaseLost, StoreBusy, StoreError, UnknownJob
@@ -28,6 +24,9 @@ from routines.store import files
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, OpenEntry
 from routines.store.control import CancelStore, SwitchStore
+from routines.store.job_choosing import Choosing
+from routines.store.job_leases import JobLeases, is_worked
+from routines.store.job_returns import JobReturns, SettleAnswer
 from routines.store.job_settling import called_off, intents_of, settling
 from routines.store.jobs import JobStore, job_of
 from routines.store.sessions import Lease, SessionStore
@@ -35,44 +34,10 @@ from routines.store.state import State
 
 log = logging.getLogger("routines")
 
-# History shows the beginning of a reply.
-_SHOWN = 200
-# So many names are looked at from the head of the queue, and so many from where the last look
-# stopped: a crowd that waits for one session hides nobody for ever, and no look takes long.
-LOOK_AHEAD = 1000
 # What runs is read again only when something was written there, or so much later: a thousand may
 # run, and each asks for the next job when it has ended.
 _LOOK_AGAIN_S = 1.0
 _STEP_S = 0.02
-
-
-class Choosing:
-    """Walks the queue past what can't start now: a bounded stretch at a time, and on from there."""
-
-    def __init__(self, jobs: JobStore) -> None:
-        self._jobs = jobs
-        self._stopped: dict[str | None, Place] = {}
-
-    def places(self, queue: str | None = None) -> Iterator[Place]:
-        """Yield the places to look at, in their order."""
-        last: Place | None = None
-        for looked, place in enumerate(self._jobs.queued(queue), 1):
-            yield place
-            last = place
-            if looked >= LOOK_AHEAD:
-                break
-        else:
-            self._stopped.pop(queue, None)
-            return
-        before = self._stopped.get(queue)
-        if before is not None and last is not None and before.order > last.order:
-            last = before
-        for looked, place in enumerate(self._jobs.queued(queue, after=last), 1):
-            yield place
-            if looked >= LOOK_AHEAD:
-                self._stopped[queue] = place
-                return
-        self._stopped.pop(queue, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +61,17 @@ class ClaimedJob:
         return f"ClaimedJob(id={self.job.id!r}, run={self.run})"
 
 
-@dataclass(frozen=True, slots=True)
-class SettleAnswer:
-    """What came of a settlement.
-
-    Attributes:
-        word: `settled`, `requeued` (interrupted, with recoveries left), `replayed` or `conflict`.
-        outcome: How the job has ended, or None if it has not.
-        detail: Why it is a conflict, or why the outcome is another than was said.
-    """
-
-    word: str
-    outcome: str | None
-    detail: str = ""
-
-
-def is_worked(record: Record) -> bool:
-    """Return whether a program of its own works a job, and not a turn of ours."""
-    return record.is_under_way and "worker" in (record.started or {})
-
-
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class JobWork:
-    """The jobs of one state folder that programs work themselves."""
+    """The jobs of one state folder that programs work themselves.
+
+    Attributes:
+        leases: Whether those programs live.
+        returns: Settles what one of them says has ended, and puts back what it has lost.
+    """
 
     def __init__(
         self, state: State, jobs: JobStore, *, clock: Clock, owner: Owner, here: Here
@@ -131,6 +81,8 @@ class JobWork:
         self._clock = clock
         self._owner = owner
         self._here = here
+        self.leases = JobLeases(state, clock=clock, here=here)
+        self.returns = JobReturns(state, clock=clock, owner=owner, leases=self.leases)
         self._claims = ClaimStore(state)
         self._sessions = SessionStore(state)
         self._cancels = CancelStore(state)
@@ -232,7 +184,7 @@ class JobWork:
 
     def _begin(self, claim: Claim, job: Job, token: str, lease: Lease | bool) -> ClaimedJob:
         try:
-            self._write_lease(job)
+            self.leases.write(job)
             if isinstance(lease, Lease):
                 # No lock is kept meanwhile: the stamp says whose the session is (T2).
                 lease.stamp(claim.record.path)
@@ -243,7 +195,7 @@ class JobWork:
             # Nobody has the token: left `started` it would use up a recovery, or be interrupted.
             with contextlib.suppress(StoreError):
                 claim.append(Event.NOT_STARTED, at=self._clock.now(), detail=error.message)
-                files.discard(self._lease_path(job.id))
+                self.leases.drop(job.id)
             raise
         finally:
             claim.let_go()
@@ -268,7 +220,7 @@ class JobWork:
             if record is None or job is None:
                 continue
             try:
-                if is_worked(record) and self.is_lapsed(record):
+                if is_worked(record) and self.leases.is_lapsed(record):
                     self.take_back(entry)
                     record = self._claims.read_path(entry.claim_path) or record
             except StoreBusy:
@@ -353,60 +305,6 @@ class JobWork:
                         claim.let_go()
         self._unended = unended
 
-    # The lease ----------------------------------------------------------------------------------
-
-    def _lease_path(self, job_id: str) -> str:
-        key = key_of(job_id)
-        return self._state.at("jobs", "leases", key[:2], key)
-
-    def _write_lease(self, job: Job) -> None:
-        path = self._lease_path(job.id)
-        line = f"{self._clock.awake():020.3f} {self._here.boot or '-'}\n".encode()
-        try:
-            files.add_folder(os.path.dirname(path))
-            files.overwrite(path, line)
-        except OSError as error:
-            raise files.fault(error, "write", path) from error
-
-    def is_lapsed(self, record: Record) -> bool:
-        """Return whether the lease of a job that a program works has lapsed."""
-        return self.age(record) >= LEASE
-
-    def age(self, record: Record) -> timedelta:
-        """Return how long ago the lease of a job was renewed.
-
-        Raises:
-            StoreError: That can't be told.
-        """
-        path = self._lease_path(record.occurrence.id)
-        words = (files.read(path) or b"").split()
-        boot = (self._here.boot or "").encode()
-        if boot and len(words) == 2 and words[1] == boot:  # noqa: PLR2004
-            with contextlib.suppress(ValueError):
-                # A clock that is set, here or there, takes nobody's job.
-                return timedelta(seconds=max(self._clock.awake() - float(words[0]), 0.0))
-        try:
-            touched = datetime.fromtimestamp(self._touched(path, record), UTC)
-            return max(self._server_now() - touched, timedelta(0))
-        except OSError as error:
-            raise files.fault(error, "read", path) from error
-
-    def _touched(self, path: str, record: Record) -> float:
-        try:
-            return os.stat(path).st_mtime
-        except (FileNotFoundError, NotADirectoryError):
-            # Never written, or taken away since it was read: the claim's own file counts.
-            return os.stat(self._state.at(record.path)).st_mtime
-
-    def _server_now(self) -> datetime:
-        probe = files.draft_name(self._state.at("open", "clock"))
-        fd = files.open_new(probe)
-        try:
-            return datetime.fromtimestamp(os.fstat(fd).st_mtime, UTC)
-        finally:
-            files.close(fd)
-            files.discard(probe)
-
     def renew(self, job_id: str, token: str) -> None:
         """Renew the lease of a job: it lasts 120 s from now.
 
@@ -423,7 +321,7 @@ class JobWork:
                 raise LeaseLost(job_id, "cancelled", "its cancel was asked for")
             job = job_of(claim.record)
             if job is not None:
-                self._write_lease(job)
+                self.leases.write(job)
         finally:
             claim.let_go()
 
@@ -459,7 +357,7 @@ class JobWork:
             claim.let_go()
             return None, claim.record, "stranger"
         try:
-            lapsed = self.is_lapsed(claim.record)
+            lapsed = self.leases.is_lapsed(claim.record)
         except StoreError:
             claim.let_go()
             raise
@@ -468,7 +366,7 @@ class JobWork:
         try:
             # Never revived: it is taken back here and now.
             with settling(self._state, claim.occurrence):
-                self.take_back_held(claim)
+                self.returns.take_back(claim)
         finally:
             claim.let_go()
         return None, claim.record, "lapsed"
@@ -480,71 +378,11 @@ class JobWork:
             return None
         try:
             with settling(self._state, claim.occurrence):
-                if not is_worked(claim.record) or not self.is_lapsed(claim.record):
+                if not is_worked(claim.record) or not self.leases.is_lapsed(claim.record):
                     return None
-                return self.take_back_held(claim)
+                return self.returns.take_back(claim)
         finally:
             claim.let_go()
-
-    def take_back_held(self, claim: Claim) -> Record:
-        """Take a job back whose lease has lapsed and whose claim is held, under its lock."""
-        now, record = self._clock.now(), claim.record
-        cancel = called_off(self._state, record)
-        owner = record.owner
-        who = "its worker" if owner is None else f"{owner.user} (pid {owner.pid})"
-        detail = f"the lease of {who} lapsed"
-        if cancel is not None:
-            outcome, reason = cancel.end
-            said = "; ".join(part for part in (cancel.reason, detail) if part)
-            self._end(claim, outcome, reason, said, now, by=cancel.by)
-        elif not self._requeue(claim, detail, now):
-            self._end(claim, Outcome.INTERRUPTED, Reason.OWNER_DIED, detail, now)
-        return claim.record
-
-    def _requeue(self, claim: Claim, detail: str, now: datetime, **more: Any) -> bool:
-        """Put an interrupted job back if it has recoveries left (J3); return whether it has."""
-        record = claim.record
-        rerun = record.reruns + 1
-        job = job_of(record)
-        if job is None or rerun > job.recoveries:
-            return False
-        until = format_instant(now)
-        by = self._owner.user
-        claim.append(Event.RETRY, at=now, detail=detail, until=until, rerun=rerun, by=by, **more)
-        self._let_session_go(record)
-        return True
-
-    def _end(
-        self,
-        claim: Claim,
-        outcome: Outcome,
-        reason: Reason | None,
-        detail: str,
-        now: datetime,
-        **more: Any,
-    ) -> None:
-        started = claim.record.started_at
-        if started is not None:
-            more["duration_s"] = round(max((now - started).total_seconds(), 0.0), 3)
-        more |= intents_of(self._state, claim.record)
-        claim.settle(outcome, reason, detail, at=now, settled_by=self._owner.user, **more)
-        self._cancels.clear(claim.record.ref)
-        self._let_session_go(claim.record)
-
-    def _let_session_go(self, record: Record) -> None:
-        files.discard(self._lease_path(record.occurrence.id))
-        job = job_of(record)
-        if job is None or job.has_own_session:
-            return
-        # The claim has let go of it already, by its last line: the stamp is only taken away.
-        with contextlib.suppress(StoreError):
-            lease = self._sessions.take(job.session, clock=self._clock, own_claim=record.path)
-            if isinstance(lease, Lease):
-                try:
-                    if lease.ledger.claim == record.path:
-                        lease.stamp(None)
-                finally:
-                    lease.let_go()
 
     # Settling -----------------------------------------------------------------------------------
 
@@ -563,7 +401,7 @@ class JobWork:
             return self._not_ours(record, asked, why)
         try:
             with settling(self._state, claim.occurrence):
-                return self._settle(claim, ending, detail, reply, asked)
+                return self.returns.settle(claim, ending, detail, reply, asked)
         finally:
             claim.let_go()
 
@@ -573,39 +411,6 @@ class JobWork:
             return SettleAnswer("replayed", _outcome_of(record))
         words = {"lapsed": "the lease has lapsed", "settled": "it was settled otherwise"}
         return SettleAnswer("conflict", _outcome_of(record), words.get(why, "the token is not its"))
-
-    def _settle(
-        self, claim: Claim, ending: Ending, detail: str, reply: str, asked: str
-    ) -> SettleAnswer:
-        now = self._clock.now()
-        record = claim.record
-        cancel = called_off(self._state, record)
-        outcome, reason = OUTCOMES[ending]
-        more: dict[str, Any] = {"asked": asked, "reply": one_line(reply, most=_SHOWN)}
-        # What has no words of its own is told by its reason, as if it had been a turn of ours.
-        said = detail or f"its worker said {ending.value}"
-        if cancel is not None:
-            outcome, reason = cancel.end
-            more["by"] = cancel.by
-            detail = "; ".join(part for part in (cancel.reason, said) if part)
-        elif ending is Ending.INTERRUPTED and self._requeue(claim, said, now, asked=asked):
-            return SettleAnswer("requeued", None)
-        elif ending is not Ending.COMPLETED:
-            detail = said
-            if ending is Ending.CANCELLED:
-                more["by"] = self._owner.user
-        if reply:
-            self._keep(claim, reply)
-        self._end(claim, outcome, reason, detail, now, **more)
-        return SettleAnswer("settled", outcome.value, "" if cancel is None else "it was cancelled")
-
-    def _keep(self, claim: Claim, reply: str) -> None:
-        """Keep a whole reply where `show` looks for it; for people, so nothing fails for it."""
-        folder = self._state.at("output", claim.occurrence.place)
-        with contextlib.suppress(OSError):
-            files.add_folder(folder)
-            data = reply.encode("utf-8", "backslashreplace")
-            files.replace(os.path.join(folder, "reply.md"), data, sync=False)
 
 
 def _entry_of(record: Record) -> OpenEntry:

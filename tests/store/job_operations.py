@@ -36,10 +36,12 @@ TOGETHER = ("m1", "m2", "m3")
 class Queue:
     """The stores of one queue, as a program has them."""
 
-    def __init__(self, path: str, *, later: timedelta = timedelta(0)) -> None:
+    def __init__(
+        self, path: str, *, later: timedelta = timedelta(0), clock: FakeClock | None = None
+    ) -> None:
         self.state = open_for_writing(path, boot=BOOT)
-        self.clock = FakeClock(NOW + later)
-        self.clock._awake = later.total_seconds()
+        self.clock = clock or FakeClock()
+        self.clock.advance(seconds=later.total_seconds())
         me = owner()
         self.jobs = JobStore(self.state, clock=self.clock)
         here = Here(host=me.host, boot=BOOT)
@@ -435,7 +437,13 @@ def operations(operation: Any) -> list[Any]:
     empty = {"prepare": Queue}
     settle = make(
         "settle",
-        (f"{work}.settle", "job_settling.settling", "job_feed.JobFeed.publish"),
+        (
+            f"{work}.settle",
+            "job_returns.JobReturns.settle",
+            "job_leases.JobLeases.drop",
+            "job_settling.settling",
+            "job_feed.JobFeed.publish",
+        ),
         _settle(Ending.COMPLETED),
         prepare=_worked("j1"),
     )
@@ -500,14 +508,15 @@ def operations(operation: Any) -> list[Any]:
             (
                 f"{work}.claim",
                 f"{work}.take_back",
-                f"{work}.take_back_held",
-                f"{work}.is_lapsed",
-                f"{work}.age",
+                "job_leases.JobLeases.is_lapsed",
+                "job_leases.JobLeases.age",
             ),
             _claim,
             prepare=_later(_worked("j1", recoveries=1), timedelta(minutes=5)),
         ),
-        make("renew", (f"{work}.renew",), _renew, prepare=_worked("j1")),
+        make(
+            "renew", (f"{work}.renew", "job_leases.JobLeases.write"), _renew, prepare=_worked("j1")
+        ),
         settle,
         replace(
             settle,

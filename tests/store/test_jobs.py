@@ -23,9 +23,9 @@ from routines.operations.jobs import Jobs
 from routines.store import files, locks
 from routines.store.claims import ClaimStore
 from routines.store.control import Switch, SwitchStore
+from routines.store.job_choosing import LOOK_AHEAD
 from routines.store.job_feed import JobFeed
 from routines.store.job_settling import settling
-from routines.store.job_work import LOOK_AHEAD
 from routines.store.sessions import Lease, SessionStore
 from tests.builders import NOW
 from tests.store.job_operations import Queue, job_ends, request
@@ -38,11 +38,7 @@ def queue(tmp_path: Path) -> Queue:
 
 def another(queue: Queue) -> Queue:
     """The same queue as another process has it, at the same time."""
-    other = Queue(queue.state.path)
-    other.clock = queue.clock
-    for store in (other.jobs, other.work, other.purges, other.cancels):
-        store._clock = queue.clock  # type: ignore[attr-defined]
-    return other
+    return Queue(queue.state.path, clock=queue.clock)
 
 
 def claim(queue: Queue, name: str | None = None) -> Any:
@@ -511,7 +507,7 @@ def test_on_another_boot_the_clock_of_the_file_server_counts(queue: Queue) -> No
     queue.add("a", recoveries=1)
     claim(queue)
     other = another(queue)
-    other.work._here = type(other.work._here)(host="another", boot="another")
+    other.work.leases._here = type(other.work._here)(host="another", boot="another")
     queue.clock.advance(days=1)
     assert other.work.claim() is None, "renewed a moment ago, by the file server's clock"
 
@@ -522,7 +518,7 @@ def test_on_another_boot_the_clock_of_the_file_server_counts(queue: Queue) -> No
     other.clock.advance(seconds=2)
     record = ClaimStore(queue.state).read(queue.job("a").occurrence)
     assert record is not None
-    assert other.work.is_lapsed(record)
+    assert other.work.leases.is_lapsed(record)
 
 
 def test_a_lease_that_cannot_be_told_is_said_and_keeps_nobody_else_from_working(
@@ -531,7 +527,7 @@ def test_a_lease_that_cannot_be_told_is_said_and_keeps_nobody_else_from_working(
     queue.add("a", recoveries=1)
     queue.add("b", recoveries=1)
     first, second = claim(queue), claim(queue)
-    lease = queue.work._lease_path("a")
+    lease = queue.work.leases._path("a")
     os.unlink(lease)
     os.symlink(lease, lease)
     queue.clock.advance(seconds=121)
