@@ -4,8 +4,12 @@ from datetime import datetime
 from typing import Any
 
 from routines.domain import schedule as schedules
+from routines.domain.names import format_instant
+from routines.domain.occurrence import Occurrence
 from routines.domain.outcome import SHOWN, Trigger, one_line
 from routines.domain.record import Event, Owner
+from routines.domain.routine import Routine
+from routines.domain.timetable import offset_of
 from routines.engine.work import Work
 from routines.errors import RoutinesError
 from routines.store.claim import Claim
@@ -41,6 +45,37 @@ def claim_line(
         "owner": owner.to_json(),
         **more,
     }
+
+
+def slot_line(
+    routine: Routine,
+    occurrence: Occurrence,
+    work: Work,
+    *,
+    owner: Owner,
+    key: str,
+    trigger: Trigger,
+) -> dict[str, Any]:
+    """Return what the first line of the claim of a slot says besides its identity."""
+    return claim_line(
+        work,
+        owner=owner,
+        key=key,
+        session=session_of(routine, occurrence.instant),
+        trigger=trigger,
+        zone=routine.zone,
+        due_at=due_at(routine, occurrence.instant),
+    )
+
+
+def session_of(routine: Routine, slot: datetime) -> str:
+    """Return the session of the turn of *slot*."""
+    return routine.session_for(format_instant(slot))
+
+
+def due_at(routine: Routine, slot: datetime) -> datetime:
+    """Return when *slot* falls due, its jitter included."""
+    return slot + offset_of(routine.name, slot, routine.jitter)
 
 
 def _recurs(work: Work, at: datetime) -> bool:

@@ -16,9 +16,9 @@ from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Reason, Trigger
 from routines.domain.record import Owner
 from routines.domain.routine import CatchUpPolicy, Routine, schedule_key
-from routines.domain.timetable import Timetable, offset_of
+from routines.domain.timetable import Timetable
 from routines.engine.arming import Arming, counted
-from routines.engine.claim_lines import claim_line
+from routines.engine.claim_lines import session_of, slot_line
 from routines.engine.definitions import Definitions
 from routines.engine.needs import Needs, Ready
 from routines.engine.overlapping import Overlaps
@@ -279,7 +279,7 @@ class Claimer:
             what = "is still running" if running else "is being ended"
             done.waiting[routine.name] = f"its earlier turn {what}"
             return None
-        session = routine.session_for(occurrence.ref.partition("@")[2])
+        session = session_of(routine, slot)
         if session in done.sessions:
             done.waiting[routine.name] = f"session {session} is busy: an older slot goes first"
             return None
@@ -292,14 +292,13 @@ class Claimer:
             done.waiting[routine.name] = room
             return None
         done.sessions.add(session)
-        claim = claim_line(
+        claim = slot_line(
+            routine,
+            occurrence,
             work,
             owner=self._owner,
             key=self._state.key(occurrence.ref),
-            session=session,
             trigger=trigger,
-            zone=routine.zone,
-            due_at=slot + offset_of(routine.name, slot, routine.jitter),
         )
         return _Wanted(routine, Draft(occurrence, claim), room, work)
 

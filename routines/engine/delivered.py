@@ -13,9 +13,8 @@ from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Reason, Trigger
 from routines.domain.record import Event, Record
 from routines.domain.routine import OverlapPolicy, Routine
-from routines.domain.timetable import offset_of
 from routines.engine.arming import known_schedule, told
-from routines.engine.claim_lines import claim_line
+from routines.engine.claim_lines import due_at, session_of, slot_line
 from routines.engine.claiming import Claimer
 from routines.engine.needs import Ready
 from routines.engine.passes import Pass
@@ -114,7 +113,7 @@ class Deliverer(Claimer):
                 return Delivery("skipped", record=self._claims.read(occurrence))
             for path in lost:
                 self._recoverer.recover_path(path)
-            session = routine.session_for(occurrence.ref.partition("@")[2])
+            session = session_of(routine, slot)
             busy = self._needs.busy(session)
             if busy is not None:
                 raise SessionBusyError(session, busy.holder)
@@ -151,8 +150,7 @@ class Deliverer(Claimer):
             return Reason.PAUSED
         if not routine.enabled:
             return Reason.DISABLED
-        due_at = slot + offset_of(routine.name, slot, routine.jitter)
-        if routine.start_within is not None and now - due_at > routine.start_within:
+        if routine.start_within is not None and now - due_at(routine, slot) > routine.start_within:
             return Reason.TOO_LATE
         return None
 
@@ -208,14 +206,13 @@ class Deliverer(Claimer):
         room = self._needs.group_for(work)
         if not isinstance(room, Room):
             raise SessionBusyError(session, room)
-        line = claim_line(
+        line = slot_line(
+            routine,
+            occurrence,
             work,
             owner=self._owner,
             key=self._state.key(occurrence.ref),
-            session=session,
             trigger=Trigger.EXTERNAL,
-            zone=routine.zone,
-            due_at=occurrence.instant + offset_of(routine.name, occurrence.instant, routine.jitter),
         )
         try:
             claim = self._claims.take(Draft(occurrence, line), at=now)

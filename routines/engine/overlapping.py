@@ -7,8 +7,7 @@ from routines.domain.occurrence import Occurrence
 from routines.domain.outcome import Outcome, Reason, Trigger
 from routines.domain.record import Event, Owner, Record, outcome_event
 from routines.domain.routine import Routine
-from routines.domain.timetable import offset_of
-from routines.engine.claim_lines import claim_line
+from routines.engine.claim_lines import due_at, session_of, slot_line
 from routines.engine.host import is_gone
 from routines.engine.passes import Pass
 from routines.engine.verdicts import displaced
@@ -112,12 +111,11 @@ class Overlaps:
             occurrence,
             {
                 "routine": routine.name,
-                "session": routine.session_for(occurrence.ref.partition("@")[2]),
+                "session": session_of(routine, occurrence.instant),
                 "trigger": trigger.value,
                 "by": self._owner.user,
                 "tz": routine.zone,
-                "due_at": occurrence.instant
-                + offset_of(routine.name, occurrence.instant, routine.jitter),
+                "due_at": due_at(routine, occurrence.instant),
                 "owner": self._owner.to_json(),
             },
             end=outcome_event(
@@ -140,14 +138,13 @@ class Overlaps:
         done: Pass,
     ) -> None:
         """Claim a slot unstarted: it goes when its predecessor has ended (L13)."""
-        line = claim_line(
+        line = slot_line(
+            routine,
+            occurrence,
             work,
             owner=self._owner,
             key=self._state.key(occurrence.ref),
-            session=routine.session_for(occurrence.ref.partition("@")[2]),
             trigger=trigger,
-            zone=routine.zone,
-            due_at=occurrence.instant + offset_of(routine.name, occurrence.instant, routine.jitter),
         )
         event = {"event": Event.BUFFERED.value, "at": format_instant(now)}
         claim = self._claims.take(Draft(occurrence, line, event=event), at=now)
