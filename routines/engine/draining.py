@@ -109,7 +109,7 @@ class Drainer:
         finally:
             if waiting:
                 self._unstarted.look_soon()
-            self._jobs.tidy()
+            self._jobs.orders.tidy()
 
     def _in_order(self, again: list[OpenEntry]) -> list[tuple[tuple[int, int], OpenEntry]]:
         found = []

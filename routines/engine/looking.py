@@ -215,13 +215,13 @@ class Looker:
             # Never looked, or the clock was set back since.
             return now
         jobs = JobStore(self._state, clock=self._clock)
-        is_queued = next(jobs.queued(), None) is not None
+        is_queued = next(jobs.orders.queued(), None) is not None
         known = (
             self._next_on_agenda,
             seen if self._wakeup_waits else None,
             # Strictly after: a pause that holds one back may last for months.
             WakeupStore(self._state).next_due(seen),
-            seen if is_queued else jobs.next_later(),
+            seen if is_queued else jobs.orders.next_later(),
             self._next_retry(seen, now),
         )
         earliest = min((at for at in known if at is not None), default=None)

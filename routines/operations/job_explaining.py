@@ -92,7 +92,7 @@ def _waits_for(context: Context, status: JobStatus) -> str:
     busy = None if job.has_own_session else SessionStore(state).is_busy(job.session)
     if busy is not None:
         return "its session is busy" + (f": {escaped(busy.holder)}" if busy.holder else "")
-    places = islice(JobStore(state, clock=context.clock).queued(), MOST_COUNTED)
+    places = islice(JobStore(state, clock=context.clock).orders.queued(), MOST_COUNTED)
     for index, place in enumerate(places, 1):
         if place.key == job.place.key:
             return f"{ordinal(index)} in line over all queues"

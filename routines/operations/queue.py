@@ -136,7 +136,7 @@ def list_jobs(context: Context, *, queue: str | None, count: int) -> QueueList:
     store = JobStore(state, clock=context.clock)
     found = head_of(state, store, queue=queue, limit=count)
     waiting = count_queued(context, queue)
-    return QueueList(queue, tuple(found), waiting, store.next_later(queue), alive)
+    return QueueList(queue, tuple(found), waiting, store.orders.next_later(queue), alive)
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,7 +269,7 @@ class JobCanceller:
 
     def _queued_of(self, lane: str) -> Iterator[Job]:
         wanted = short_key(lane)
-        for places in (self._jobs.queued(), self._jobs.later_places()):
+        for places in (self._jobs.orders.queued(), self._jobs.orders.later_places()):
             for place in places:
                 job = self._jobs.peek(place) if place.lane == wanted else None
                 if job is not None and job.lane == lane and not self._has_claim(job):

@@ -20,7 +20,7 @@ class Choosing:
     def places(self, queue: str | None = None) -> Iterator[Place]:
         """Yield the places to look at, in their order."""
         last: Place | None = None
-        for looked, place in enumerate(self._jobs.queued(queue), 1):
+        for looked, place in enumerate(self._jobs.orders.queued(queue), 1):
             yield place
             last = place
             if looked >= LOOK_AHEAD:
@@ -31,7 +31,7 @@ class Choosing:
         before = self._stopped.get(queue)
         if before is not None and last is not None and before.order > last.order:
             last = before
-        for looked, place in enumerate(self._jobs.queued(queue, after=last), 1):
+        for looked, place in enumerate(self._jobs.orders.queued(queue, after=last), 1):
             yield place
             if looked >= LOOK_AHEAD:
                 self._stopped[queue] = place

@@ -177,7 +177,10 @@ class PurgeStore:
 
     def _queued(self, purge: Purge) -> Iterator[Job]:
         """Yield the jobs that are queued and meant."""
-        places = [*self._jobs.queued(purge.queue), *self._jobs.waiting_for_their_time(purge.queue)]
+        places = [
+            *self._jobs.orders.queued(purge.queue),
+            *self._jobs.orders.waiting_for_their_time(purge.queue),
+        ]
         for place in places:
             job = self._jobs.peek(place) if place.number < purge.until else None
             if job is None or job.queue != purge.queue:

@@ -105,7 +105,7 @@ class JobWork:
             return None
         self._jobs.bring_up(now)
         found = self._choose(queue, self._owed_again(queue, now), now)
-        self._jobs.tidy()
+        self._jobs.orders.tidy()
         return found
 
     def _choose(

@@ -7,18 +7,16 @@
     jobs/purging/                purges that are not finished yet
     jobs/next                    the number that the next job gets: saves work, decides nothing
 
-Names in an order are on the disk before the acceptance: a crash between leaves a name without a
-job, which whoever looks at it removes. The claim is the taking (PROMISES J2): it is made before
-the names go, and holds the whole job. What was taken and what was purged is told by the claim and
-by the acceptance; the orders only say where to look.
+Names in an order (`job_orders`) are on the disk before the acceptance (`job_files`): a crash
+between leaves a name without a job, which whoever looks at it removes. The claim is the taking
+(PROMISES J2): it is made before the names go, and holds the whole job. What was taken and what was
+purged is told by the claim and by the acceptance; the orders only say where to look.
 """
 
 import contextlib
-import json
-import logging
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -43,11 +41,10 @@ from routines.store import files
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, Draft
 from routines.store.job_batches import BatchStore
-from routines.store.job_index import JobIndex, queued, waits
-from routines.store.job_later import LaterStore, Waiting
+from routines.store.job_files import JobFiles, encode_job, in_the_way
+from routines.store.job_later import Waiting
+from routines.store.job_orders import JobOrders
 from routines.store.state import State
-
-log = logging.getLogger("routines")
 
 # As history shows of any prompt.
 _SHOWN = 200
@@ -55,8 +52,6 @@ _SECOND = timedelta(seconds=1)
 # Lock files stay for ever, since one that is removed can be locked by two. Of two jobs that share
 # one of these, one is passed over for the moment that the other is being claimed in.
 _LOCKS = 3  # hexadecimal digits: 4096
-# Queues that one program works at a time are few; it may have had any number of them.
-_INDEXES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,37 +88,19 @@ class Known:
 
 
 class JobStore:
-    """The queue of one state folder."""
+    """The queue of one state folder.
+
+    Attributes:
+        orders: What is queued, in the order it goes.
+    """
 
     def __init__(self, state: State, *, clock: Clock) -> None:
         self._state = state
         self._clock = clock
         self._claims = ClaimStore(state)
-        self._queued = queued(state)
-        self._later = LaterStore(state)
+        self._files = JobFiles(state)
+        self.orders = JobOrders(state)
         self._batches = BatchStore(state, self._spread)
-        # Orders of one queue, by what makes them and queue, until what they emptied is removed.
-        self._own: dict[tuple[Callable[[State, str], JobIndex], str], JobIndex] = {}
-
-    # Names --------------------------------------------------------------------------------------
-
-    def _record_path(self, key: str) -> str:
-        return self._state.at("jobs", "ids", key[:2], f"{key}.json")
-
-    def _queue(self, queue: str) -> JobIndex:
-        return self._own_order(queued, queue)
-
-    def _waits(self, queue: str) -> JobIndex:
-        return self._own_order(waits, queue)
-
-    def _own_order(self, order: Callable[[State, str], JobIndex], queue: str) -> JobIndex:
-        found = self._own.get((order, queue))
-        if found is None:
-            if len(self._own) >= _INDEXES:
-                # A program that only adds removes nothing: whoever walks finds what is empty.
-                self._own.clear()
-            found = self._own[order, queue] = order(self._state, queue)
-        return found
 
     def adding(self) -> contextlib.AbstractContextManager[None]:
         """Hold the lock under which jobs are accepted: nobody is in the middle of it meanwhile."""
@@ -170,17 +147,17 @@ class JobStore:
         fresh, folders = [], set()
         for job_id, one in wanted.items():
             key = key_of(job_id)
-            known = self._record(key)
+            known = self._files.read(key)
             digest = pending.get(key) if known is None else known.digest
             if digest is None:
-                if files.exists(self._record_path(key)):
+                if files.exists(self._files.path(key)):
                     # Another job may be of that id, and may have run.
-                    raise _in_the_way(self._record_path(key))
+                    raise in_the_way(self._files.path(key))
                 fresh.append(one)
             elif digest != one.digest:
                 raise JobConflict(job_id)
             elif known is not None:
-                folders.add(os.path.dirname(self._record_path(key)))
+                folders.add(os.path.dirname(self._files.path(key)))
         # Who answers "already" answers for it: the first may have died before its sync.
         files.sync_folders(folders)
         return fresh
@@ -196,43 +173,32 @@ class JobStore:
         if len(jobs) > 1:
             return self._batches.decide(jobs)
         job = jobs[0]
-        path = self._record_path(key_of(job.id))
+        path = self._files.path(key_of(job.id))
         try:
             files.make_folder(os.path.dirname(path))
-            if not files.create_many([(path, _encode(job))], first=self._put_in_order([job], now)):
-                raise _in_the_way(path)
+            if not files.create_many([(path, encode_job(job))], first=self.orders.put([job], now)):
+                raise in_the_way(path)
         except (OSError, StoreError):
             # `create` takes back what it could not sync: told "failed", nobody sees it run later.
             # By its own number: another job's names stay.
             with contextlib.suppress(OSError, StoreError):
-                self.forget_names(job)
+                self.orders.remove(job)
             raise
         return None
-
-    def _put_in_order(self, jobs: Sequence[Job], now: datetime) -> list[str]:
-        """Name jobs where they will be looked for; return the folders that are to be synced."""
-        due = [job for job in jobs if job.not_before is None or job.not_before <= now]
-        later = [job for job in jobs if job.not_before is not None and job.not_before > now]
-        folders = self._queued.name(job.place for job in due)
-        for queue, places in _by_queue(due).items():
-            folders += self._queue(queue).name(places)
-        for queue, places in _by_queue(later).items():
-            folders += self._waits(queue).name(places)
-        return folders + self._later.name(later)
 
     def _spread(self, jobs: Sequence[Job]) -> None:
         """Do for a part of a batch what `add` does for one job; again is harmless."""
         missing = []
         for job in jobs:
             key = key_of(job.id)
-            if self._record(key) is None:
+            if self._files.read(key) is None:
                 # Its id was free when the batch was decided: what is there has been damaged since.
-                self._set_aside(key)
+                self._files.set_aside(key)
                 missing.append(job)
         if not missing:
             return
-        order = self._put_in_order(missing, self._clock.now())
-        items = [(self._record_path(key_of(job.id)), _encode(job)) for job in missing]
+        order = self.orders.put(missing, self._clock.now())
+        items = [(self._files.path(key_of(job.id)), encode_job(job)) for job in missing]
         for folder in {os.path.dirname(path) for path, _ in items}:
             files.make_folder(folder)
         files.create_many(items, first=order)
@@ -246,53 +212,25 @@ class JobStore:
 
     # Numbers ------------------------------------------------------------------------------------
 
-    def _next_path(self) -> str:
-        return self._state.at("jobs", "next")
-
-    def current(self) -> int:
-        """Return the number that the next job gets, as far as that is known without looking."""
-        words = (files.read(self._next_path()) or b"").split(b"\n")[0].split()
-        boot = (self._state.format.boot or "-").encode()
-        if len(words) == 2 and words[0].isdigit() and words[1] == boot:  # noqa: PLR2004
-            return int(words[0])
-        return 0
-
     def _numbers(self, count: int) -> int:
         """Return the first of *count* numbers that nobody has; under the lock."""
-        number = self.current() or self._newest_number() + 1
-        line = f"{number + count:012d} {self._state.format.boot or '-'}\n"
-        files.make_folder(os.path.dirname(self._next_path()))
-        # Not synced: after a power cut it is another boot, and the orders are asked.
-        files.overwrite(self._next_path(), line.encode())
+        number = self.newest_number() + 1
+        self.orders.count_on(number + count)
         return number
 
     def newest_number(self) -> int:
         """Return the highest number that a job has got; under the lock."""
-        return self.current() - 1 if self.current() else self._newest_number()
+        current = self.orders.current()
+        return current - 1 if current else self._newest_number()
 
     def _newest_number(self) -> int:
-        newest = max(self._queued.newest_number(), self._later.newest_number())
-        newest = max(newest, self._batches.newest_number())
+        newest = max(self.orders.newest_number(), self._batches.newest_number())
         for record in self.open_records():
             job = job_of(record)
             newest = max(newest, 0 if job is None else job.number)
         return newest
 
     # Reading ------------------------------------------------------------------------------------
-
-    def _record(self, key: str) -> Job | None:
-        data = files.read(self._record_path(key))
-        return None if data is None else _decode(data, key)
-
-    def _set_aside(self, key: str) -> None:
-        """Keep what can't be read under a key as `.corrupt`, if there is something.
-
-        Whoever calls has found that it can't, and holds what keeps a job from being added there.
-        """
-        path = self._record_path(key)
-        if files.exists(path):
-            aside = files.set_aside(path)
-            log.error("job-unreadable", extra={"path": path, "kept": aside})
 
     def find(self, job_id: str) -> Known | None:
         """Return what is known under an id, or None; changes nothing."""
@@ -313,14 +251,10 @@ class JobStore:
 
     def _job(self, key: str) -> Job | None:
         """Return what was accepted under a key; read again where a batch was spread meanwhile."""
-        return self._record(key) or self._batches.find(key) or self._record(key)
+        return self._files.read(key) or self._batches.find(key) or self._files.read(key)
 
     def _is_named(self, job: Job) -> bool:
-        return (
-            self._queued.has(job.place)
-            or self._waits(job.queue).has(job.place)
-            or self._batches.find(key_of(job.id)) is not None
-        )
+        return self.orders.has(job) or self._batches.find(key_of(job.id)) is not None
 
     def is_accepted(self, job: Job) -> bool:
         """Return whether *job* still is what its id means: it was not purged."""
@@ -328,7 +262,7 @@ class JobStore:
         known = self._job(key)
         if known is None:
             # A purge takes it away; what can't be read was not purged.
-            return files.exists(self._record_path(key))
+            return files.exists(self._files.path(key))
         return known.number == job.number
 
     def open_records(self) -> Iterator[Record]:
@@ -346,39 +280,14 @@ class JobStore:
             for entry in self._claims.open_entries()
         )
 
-    def queued(self, queue: str | None = None, *, after: Place | None = None) -> Iterator[Place]:
-        """Yield what is queued and due, in the order it goes; of one queue or of all."""
-        yield from (self._queued if queue is None else self._queue(queue)).walk(after=after)
-
-    def waiting_for_their_time(self, queue: str) -> Iterator[Place]:
-        """Yield what is queued in *queue* and waits for its time."""
-        yield from self._waits(queue).walk()
-
-    def later_places(self) -> Iterator[Place]:
-        """Yield what waits for its time in any queue, earliest first."""
-        yield from (one.place for one in self._later.waiting())
-
     def peek(self, place: Place) -> Job | None:
         """Return the job at *place*, or None if there is none any more; changes nothing."""
-        job = self._record(place.key)
+        job = self._files.read(place.key)
         return job if job is not None and job.number == place.number else None
-
-    def is_waiting(self, job: Job) -> bool:
-        """Return whether a queued job waits for its time."""
-        return not self._queued.has(job.place) and self._waits(job.queue).has(job.place)
 
     def has_queued(self) -> bool:
         """Return whether anything is queued, due or not."""
-        return not (self._queued.is_empty() and self._later.is_empty() and self._batches.is_empty())
-
-    def next_later(self, queue: str | None = None) -> datetime | None:
-        """Return when the next job that waits for its time is due, in one queue or in all."""
-        if queue is None:
-            return self._later.next_at()
-        own = self._waits(queue)
-        if own.is_empty():
-            return None
-        return next((one.at for one in self._later.waiting() if own.has(one.place)), None)
+        return not (self.orders.is_empty() and self._batches.is_empty())
 
     # Bringing up to date ------------------------------------------------------------------------
 
@@ -389,17 +298,14 @@ class JobStore:
             Whether no batch is left: one that a live process is spreading stays.
         """
         whole = self._batches.finish()
-        for names in self._later.due(now):
+        for names in self.orders.due(now):
             found = [(one, self.peek(one.place)) for one in names]
             due = [job for _, job in found if job is not None]
             try:
-                files.sync_folders(self._put_in_order(due, now))
+                files.sync_folders(self.orders.put(due, now))
             except OSError as error:
                 raise files.fault(error, "write", self._state.at("jobs", "queued")) from error
-            self._later.remove(one for one, job in found if job is not None)
-            current = self.current()
-            for job in due:
-                self._waits(job.queue).remove(job.place, current=current)
+            self.orders.stop_waiting((one for one, job in found if job is not None), due)
             self._drop_dead([one for one, job in found if job is None])
         return whole
 
@@ -408,7 +314,7 @@ class JobStore:
         if names:
             # Where one can't be put aside its name stays, and is looked at again.
             with contextlib.suppress(StoreError), self.adding():
-                self._later.remove(one for one in names if self._is_dead(one.place))
+                self.orders.stop_waiting(one for one in names if self._is_dead(one.place))
 
     def _is_dead(self, place: Place) -> bool:
         """Return whether a name belongs to no job that could run; under the lock.
@@ -419,19 +325,10 @@ class JobStore:
         """
         if place.key in self._batches.digests():
             return False
-        job = self._record(place.key)
+        job = self._files.read(place.key)
         if job is None:
-            self._set_aside(place.key)
+            self._files.set_aside(place.key)
         return job is None or job.number != place.number
-
-    def tidy(self) -> None:
-        """Remove folders that were found empty on the way."""
-        current = self.current()
-        self._queued.tidy(current=current)
-        for name, index in list(self._own.items()):
-            # Programs may use any number of queues: what has nothing to remove is made anew.
-            if index.tidy(current=current):
-                self._own.pop(name, None)
 
     # Taking -------------------------------------------------------------------------------------
 
@@ -441,9 +338,7 @@ class JobStore:
         if job is None:
             with contextlib.suppress(StoreError), self.adding():
                 if self._is_dead(place):
-                    self._queued.remove(place, current=self.current())
-                    if queue is not None:
-                        self._queue(queue).remove(place, current=self.current())
+                    self.orders.remove_place(place, queue)
         return job
 
     def take(
@@ -481,7 +376,7 @@ class JobStore:
         if claim is None and not self._claims.is_claimed(job.occurrence):
             return None
         # The claim decides. A name that stays is removed by whoever looks at it next.
-        self.forget_names(job)
+        self.orders.remove(job)
         return claim
 
     def _taking(
@@ -513,15 +408,6 @@ class JobStore:
         }
         return Draft(job.occurrence, claim, end, event)
 
-    def forget_names(self, job: Job) -> None:
-        """Take the names of a job out of every order."""
-        current, place = self.current(), job.place
-        self._queued.remove(place, current=current)
-        self._queue(job.queue).remove(place, current=current)
-        if job.not_before is not None:
-            self._waits(job.queue).remove(place, current=current)
-            self._later.remove(filter(None, [Waiting.of(job)]))
-
     # Purging ------------------------------------------------------------------------------------
 
     def forget(self, jobs: Sequence[Job]) -> None:
@@ -540,27 +426,12 @@ class JobStore:
                 if self._claims.is_claimed(job.occurrence):
                     continue
                 if self.peek(job.place) is not None:
-                    files.remove(self._record_path(key_of(job.id)))
+                    files.remove(self._files.path(key_of(job.id)))
                 # Also one that somebody has forgotten who then died: with its names, and synced.
                 gone.append(job)
-        files.sync_folders({os.path.dirname(self._record_path(key_of(job.id))) for job in gone})
+        files.sync_folders({os.path.dirname(self._files.path(key_of(job.id))) for job in gone})
         for job in gone:
-            self.forget_names(job)
-
-
-def _in_the_way(path: str) -> StoreError:
-    return StoreError(
-        f"{path} is in the way, and can't be read",
-        hint="nothing was added; look into it, and remove it if its id may be used again",
-        path=path,
-    )
-
-
-def _by_queue(jobs: Sequence[Job]) -> dict[str, list[Place]]:
-    found: dict[str, list[Place]] = {}
-    for job in jobs:
-        found.setdefault(job.queue, []).append(job.place)
-    return found
+            self.orders.remove(job)
 
 
 def job_of(record: Record) -> Job | None:
@@ -570,18 +441,3 @@ def job_of(record: Record) -> Job | None:
 
 def _new_id() -> str:
     return "j-" + "".join(secrets.choice(ID_LETTERS) for _ in range(ID_LENGTH))
-
-
-def _encode(job: Job) -> bytes:
-    text = json.dumps(job.to_json(), ensure_ascii=False)
-    # Half a surrogate pair has no UTF-8; its escape means the same to a reader of JSON.
-    return text.encode("utf-8", "backslashreplace") + b"\n"
-
-
-def _decode(data: bytes, key: str) -> Job | None:
-    try:
-        found = Job.from_json(json.loads(data))
-    except (ValueError, RecursionError):
-        return None
-    # A copy that was put under another name is not what that name means.
-    return found if found is not None and key_of(found.id) == key else None

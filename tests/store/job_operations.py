@@ -324,30 +324,30 @@ def _dead_names(path: str) -> Queue:
     for job_id, after in (("dead", None), ("dead-later", "1h")):
         checked = check_job(request(job_id, after=after, priority=9), new_id="", now=NOW)
         job = checked.job(added_at=NOW, number=700, by="ana@studio")
-        files.sync_folders(queue.jobs._put_in_order([job], NOW))
+        files.sync_folders(queue.jobs.orders.put([job], NOW))
     return Queue(path, later=timedelta(hours=2))
 
 
 def _damaged(path: str) -> Queue:
     """A job that can't be read, before one that can."""
     queue = _with("lost", "j1")(path)
-    with open(queue.jobs._record_path(key_of("lost")), "w") as file:
+    with open(queue.jobs._files.path(key_of("lost")), "w") as file:
         file.write("{")
     return queue
 
 
 def _is_kept_aside(path: str, told: Told) -> None:
     _each_ends_once("j1")(path, told)
-    aside = Queue(path).jobs._record_path(key_of("lost")) + ".corrupt"
+    aside = Queue(path).jobs._files.path(key_of("lost")) + ".corrupt"
     assert files.read(aside) == b"{", "D6: it is kept"
 
 
 def _look_at_everything(queue: Queue, tell: Tell) -> None:
     queue.jobs.bring_up(queue.clock.now())
-    for place in list(queue.jobs.queued()):
+    for place in list(queue.jobs.orders.queued()):
         job = queue.jobs.job_at(place)
         assert job is None or job.id == "j1"
-    queue.jobs.tidy()
+    queue.jobs.orders.tidy()
 
 
 def _index(queue: Queue, tell: Tell) -> None:
@@ -427,7 +427,12 @@ def operations(operation: Any) -> list[Any]:
     """Return them, as `Operation` makes them."""
     once = _each_ends_once
     work = "job_work.JobWork"
-    add = ("jobs.JobStore.add", "jobs.JobStore.adding", "job_index.JobIndex.name")
+    add = (
+        "jobs.JobStore.add",
+        "jobs.JobStore.adding",
+        "job_index.JobIndex.name",
+        "job_orders.JobOrders.count_on",
+    )
     batch = ("job_batches.BatchStore.decide", "job_batches.BatchStore.spread")
     known: dict[str, Any] = {"prepare": _with("j1"), "after": once("j1")}
 
@@ -490,7 +495,7 @@ def operations(operation: Any) -> list[Any]:
         ),
         make(
             "set-aside",
-            ("jobs.JobStore.job_at",),
+            ("jobs.JobStore.job_at", "job_files.JobFiles.set_aside"),
             _look_at_everything,
             prepare=_damaged,
             after=_is_kept_aside,

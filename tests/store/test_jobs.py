@@ -143,7 +143,7 @@ def test_a_look_while_a_batch_is_being_spread_loses_none_of_it(queue: Queue) -> 
 
     def look_first(items: Any, **more: Any) -> Any:
         files.create_many = real
-        assert list(other.jobs.queued()), "the names are there"
+        assert list(other.jobs.orders.queued()), "the names are there"
         assert other.work.claim() is None
         assert other.jobs.find("b") is not None
         return real(items, **more)
@@ -184,7 +184,7 @@ def test_ids_that_differ_in_case_alone_are_two_jobs(queue: Queue) -> None:
 
 def damage(queue: Queue, job_id: str) -> str:
     """Let the file of a job read as it does when its blocks were lost; return its path."""
-    path = queue.jobs._record_path(key_of(job_id))
+    path = queue.jobs._files.path(key_of(job_id))
     Path(path).write_bytes(b"\0" * os.path.getsize(path))
     return path
 
@@ -210,14 +210,14 @@ def test_an_id_whose_job_cannot_be_read_is_refused_and_costs_the_older_one_nothi
     queue: Queue, together: tuple[str, ...]
 ) -> None:
     queue.add("a")
-    named = list(queue.jobs.queued())
+    named = list(queue.jobs.orders.queued())
     path = damage(queue, "a")
 
     with pytest.raises(StoreError, match="is in the way") as refused:
         queue.add(*together)
 
     assert path in refused.value.message
-    assert list(queue.jobs.queued()) == named
+    assert list(queue.jobs.orders.queued()) == named
     assert queue.jobs.find("c") is None
 
 
@@ -264,9 +264,9 @@ def test_a_batch_of_which_not_all_can_be_read_is_spread_and_kept_aside(
 def test_a_batch_spreads_a_job_whose_file_was_damaged_meanwhile(queue: Queue) -> None:
     queue.jobs._batches.spread = lambda batch: bool(locks.let_go(batch.fd))  # type: ignore[method-assign]
     queue.add("a")
-    os.rename(queue.jobs._record_path(key_of("a")), queue.state.at("whole"))
+    os.rename(queue.jobs._files.path(key_of("a")), queue.state.at("whole"))
     queue.jobs.add([request("a"), request("b")], by="ana")
-    os.rename(queue.state.at("whole"), queue.jobs._record_path(key_of("a")))
+    os.rename(queue.state.at("whole"), queue.jobs._files.path(key_of("a")))
     path = damage(queue, "a")
 
     assert order(another(queue)) == ["a", "b"]
@@ -326,7 +326,7 @@ def test_the_order_is_kept_over_many_folders(queue: Queue) -> None:
     ids = [f"j{number:04d}" for number in range(600)]
     queue.jobs.add([request(one) for one in ids], by="ana")
 
-    assert [queue.jobs.peek(place).id for place in queue.jobs.queued()] == ids  # type: ignore[union-attr]
+    assert [queue.jobs.peek(place).id for place in queue.jobs.orders.queued()] == ids  # type: ignore[union-attr]
     assert order(queue) == ids
     # One folder stays for the next job, and no path of emptied ones.
     left = [folder for folder, _, _ in os.walk(queue.state.at("jobs", "queued"))]
@@ -353,7 +353,7 @@ def test_a_job_for_later_waits_for_its_time_and_keeps_its_place(queue: Queue) ->
     queue.add("a", after="1h")
     queue.add("b")
     assert order(queue) == ["b"]
-    assert queue.jobs.next_later() == NOW + timedelta(hours=1)
+    assert queue.jobs.orders.next_later() == NOW + timedelta(hours=1)
     queue.clock.advance(minutes=59, seconds=59)
     assert order(queue) == []
     queue.add("c")
