@@ -12,7 +12,7 @@ from routines.config.mistakes import quoted
 from routines.config.report import Report
 from routines.config.single import Amount, Kind, Span, Text, Truth, Whole, Word
 from routines.config.tree import Node
-from routines.config.walker import AnyOf, Key, ListOf, Pairs, Table, flow_word
+from routines.config.walker import AnyOf, Key, ListOf, Pairs, Table, Values, flow_word
 from routines.domain import targets, zones
 from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.limits import DayLimit
@@ -139,6 +139,17 @@ DELIVER = ListOf(
     "targets",
 )
 ALERT = ListOf(AnyOf(_DESKTOP, OneOf(Table((_FILE, _COMMAND_KEY, _URL)))), "targets")
+
+
+def path_of(values: Values, key: str, root: str, report: Report) -> str | None:
+    """Return the absolute path that *key* names, None if it names none or that can't be told."""
+    text = values.get(key)
+    if text is None:
+        return None
+    path = absolute(text, root)
+    if path is None:
+        report.refuse(values.nodes[key], key, "no user of that name has a home folder")
+    return path
 
 
 def targets_of(

@@ -8,9 +8,10 @@ from functools import lru_cache, partial
 from typing import TypeVar
 
 from routines.config import reader
-from routines.config.files import absolute, read_bytes, relative, why
+from routines.config.files import read_bytes, relative, why
 from routines.config.kinds import (
     day_limit,
+    path_of,
     retry_of,
     targets_of,
 )
@@ -141,8 +142,10 @@ class _Routine:
         schedule = self._schedule(zone)
         jitter = self._jitter(schedule)
         prompt = self._prompt()
-        cwd = self._path("cwd") or self.root
-        env_file = self._path("env_file") or self.settings.env_file
+        cwd = path_of(self.values, "cwd", self.root, self.report) or self.root
+        env_file = (
+            path_of(self.values, "env_file", self.root, self.report) or self.settings.env_file
+        )
         agent = given.get("agent")
         if agent is not None:
             check_agent(agent, self.settings, self.values.nodes["agent"], self.report)
@@ -177,7 +180,7 @@ class _Routine:
             model=given.get("model"),
             cwd=cwd,
             env=tuple(given.get("env", {}).items()),
-            env_file=env_file,
+            env_file=env_file or self.settings.env_file,
             session=given.get("session", "stable"),
             session_turns=given.get("session_turns"),
             overlap=OverlapPolicy(given.get("overlap", OverlapPolicy.SKIP)),
@@ -312,7 +315,7 @@ class _Routine:
         return any("prompt" in cure.replace("'", " ").split() for cure in cures)
 
     def _prompt_from_file(self, node: Node) -> str | None:
-        path = self._path("prompt_file")
+        path = path_of(self.values, "prompt_file", self.root, self.report)
         if path is None:
             return None
         # Watched also while it is missing, so that it is seen to come.
@@ -334,16 +337,6 @@ class _Routine:
         except UsageError as error:
             self.report.refuse(node, "prompt_file", error.message, error.hint)
             return None
-
-    def _path(self, key: str) -> str | None:
-        text = self.values.get(key)
-        if text is None:
-            return None
-        path = absolute(text, self.root)
-        if path is None:
-            message = "no user of that name has a home folder"
-            self.report.refuse(self.values.nodes[key], key, message)
-        return path
 
     def _targets(self, key: str) -> tuple[Target, ...] | None:
         node = self.values.nodes.get(key)

@@ -14,6 +14,7 @@ from routines.config.kinds import (
     PATH,
     ZONE,
     day_limit,
+    path_of,
     targets_of,
     tells_cost,
 )
@@ -165,8 +166,8 @@ def parse_settings(
         retention=Retention(**values.get("retention", {})),
         deliver=_targets(values, "deliver", root, report),
         alert=_targets(values, "alert", root, report),
-        env_file=_path_of(values, "env_file", root, report),
-        state=_path_of(values, "state", root, report),
+        env_file=path_of(values, "env_file", root, report),
+        state=path_of(values, "state", root, report),
     )
     if settings.agent is not None and "agents" not in report_keys(report):
         check_agent(settings.agent, settings, values.nodes["agent"], report)
@@ -224,16 +225,6 @@ def _state_by_eye(data: bytes, root: str) -> str | None:
         return None
     text = found[1].decode("utf-8", "replace").strip().strip("\"'")
     return absolute(text, root) if text else None
-
-
-def _path_of(values: Values, key: str, root: str, report: Report) -> str | None:
-    text = values.get(key)
-    if text is None:
-        return None
-    path = absolute(text, root)
-    if path is None:
-        report.refuse(values.nodes[key], key, "no user of that name has a home folder")
-    return path
 
 
 def _targets(values: Values, key: str, root: str, report: Report) -> tuple[Target, ...]:
