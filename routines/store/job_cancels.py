@@ -124,19 +124,26 @@ class JobCanceller:
     def _cancel_claimed(
         self, record: Record, asked: _Asked, now: datetime, *, only_if_queued: bool
     ) -> CancelAnswer:
-        if not record.is_under_way:
-            claim = self._claims.hold(_entry_of(record))
-            if claim is not None:
-                try:
-                    if not claim.record.is_under_way:
-                        self._settle(claim, asked, now)
-                        return CancelAnswer(CancelWord.RECORDED, _outcome_of(claim.record))
-                finally:
-                    claim.let_go()
+        ended = self._end_unstarted(record, asked, now)
+        if ended is not None:
+            return CancelAnswer(CancelWord.RECORDED, _outcome_of(ended))
         if only_if_queued:
             return CancelAnswer(CancelWord.CONFLICT, detail="it is running, or about to")
         self._ask(record, asked, now)
         return CancelAnswer(CancelWord.RECORDED)
+
+    def _end_unstarted(self, record: Record, asked: _Asked, now: datetime) -> Record | None:
+        """Settle a claimed job that nobody has begun; None if it runs, or another holds it."""
+        claim = None if record.is_under_way else self._claims.hold(_entry_of(record))
+        if claim is None:
+            return None
+        try:
+            if claim.record.is_under_way:
+                return None
+            self._settle(claim, asked, now)
+            return claim.record
+        finally:
+            claim.let_go()
 
     def _ask(self, record: Record, asked: _Asked, now: datetime) -> None:
         self._cancels.ask(
@@ -238,15 +245,8 @@ class JobCanceller:
             record = self._claims.read(record.occurrence) or record
             if record.end is not None:
                 return True
-            if not record.is_under_way:
-                claim = self._claims.hold(_entry_of(record))
-                if claim is not None:
-                    try:
-                        if not claim.record.is_under_way:
-                            self._settle(claim, asked, now)
-                            return True
-                    finally:
-                        claim.let_go()
+            if self._end_unstarted(record, asked, now) is not None:
+                return True
             if self._cancels.pending(record.ref) is None and record.last != "cancelling":
                 self._ask(record, asked, now)
             return False

@@ -136,8 +136,7 @@ class ManagedStore:
         before = self._before(session, wakeup_id, request)
         if before is not None:
             return Made(before, new=False)
-        mine = [self._entries.peek(session_folder(session), one) for one in self._ids(session)]
-        pending = [one for one in mine if one and self._entries.is_pending(one, session)]
+        pending = self._pending(session)
         return Made(self._checked(request, wakeup_id, now, pending, bounds, zone_key), new=True)
 
     def create(self, request: WakeRequest, *, now: datetime, bounds: Bounds, zone_key: str) -> Made:
@@ -167,6 +166,11 @@ class ManagedStore:
                     hint="nothing was scheduled; `routines doctor` says what is wrong with it",
                 )
             return Made(wanted, new=True)
+
+    def _pending(self, session: str) -> list[Wakeup]:
+        """Return what is pending in *session*, without its lock: it may change meanwhile."""
+        mine = (self._entries.peek(session_folder(session), one) for one in self._ids(session))
+        return [one for one in mine if one and self._entries.is_pending(one, session)]
 
     def _ids(self, session: str) -> list[str]:
         return self._entries.ids(session_folder(session))
@@ -228,8 +232,7 @@ class ManagedStore:
         folder = session_folder(session)
         found = self._entries.peek(folder, wakeup_id) if is_id(wakeup_id) else None
         wakeup = self._expected(session, wakeup_id, revision, found)
-        mine = [self._entries.peek(folder, one) for one in self._ids(session)]
-        pending = [one for one in mine if one and self._entries.is_pending(one, session)]
+        pending = self._pending(session)
         return make(wakeup, self._company(wakeup, pending, now, bounds, zone_key))
 
     def change(
