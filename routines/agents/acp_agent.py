@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from routines.agents.acp_protocol import Asked, Conversation, Server, Verdict
+from routines.agents.acp_protocol import Asked, Conversation, Verdict
 from routines.agents.base import Reply, Turn, TurnResult
 from routines.agents.command_words import command_words
+from routines.agents.handover import McpServer
 from routines.agents.output import Capture, Lines, open_captures
 from routines.agents.programs import Ended, ended_by_us, run_program, signal_words, with_remains
 from routines.agents.starting import CannotStart, utf8
@@ -80,7 +81,7 @@ def run_acp(
     grace: timedelta = timedelta(seconds=STOP_INTERVAL_S),
     on_native_session: Callable[[str], None] | None = None,
     masker: Masker | None = None,
-    servers: Sequence[Server] = (),
+    servers: Sequence[McpServer] = (),
     own_tools: Sequence[str] = (),
     version: str = "",
 ) -> TurnResult:

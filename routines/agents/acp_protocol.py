@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from routines.agents.event_stream import JsonLines
+from routines.agents.handover import WAKE_SERVER, McpServer
 from routines.agents.output import Capture
 from routines.agents.reading import Said, check_native_session, parse_json
 from routines.domain.acp_agent import AcpSpec
@@ -21,9 +22,7 @@ from routines.domain.outcome import Outcome, Reason, Warn, one_line
 from routines.domain.output_path import parse_path
 
 VERSION = 1
-# What an agent calls the server of the wake tools, and how Gemini CLI titles them when it asks
-# for leave.
-WAKE_SERVER = "routines"
+# How Gemini CLI titles the wake tools when it asks for leave.
 WAKE_TITLES = tuple(f"{tool} ({WAKE_SERVER} MCP Server)" for tool in ("wake", "unwake", "wakeups"))
 # Of JSON-RPC and of the protocol: what an error's number says.
 _NO_SUCH_METHOD = -32601
@@ -62,32 +61,6 @@ _DONE = "end_turn"
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """An MCP server that the agent is handed: `mcpServers` of `session/new`.
-
-    Attributes:
-        name: What the agent calls it.
-        command: The absolute path of the program.
-        args: Its words.
-        env: Variables that are set for it.
-    """
-
-    name: str
-    command: str
-    args: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that the protocol has for it."""
-        return {
-            "name": self.name,
-            "command": self.command,
-            "args": list(self.args),
-            "env": [{"name": name, "value": value} for name, value in self.env],
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """How the turn ended, as far as the protocol says.
 
@@ -118,7 +91,7 @@ class Asked:
     prompt: str
     cwd: str
     native_session: str | None
-    servers: tuple[Server, ...] = ()
+    servers: tuple[McpServer, ...] = ()
     own_tools: frozenset[str] = frozenset()
     version: str = ""
 
@@ -310,7 +283,7 @@ class Conversation:
     def _open_session(self, _result: dict[str, Any]) -> None:
         place = {
             "cwd": self._asked.cwd,
-            "mcpServers": [server.to_json() for server in self._asked.servers],
+            "mcpServers": [_handed(server) for server in self._asked.servers],
         }
         known = self._asked.native_session
         if known is None:
@@ -452,6 +425,16 @@ class Conversation:
             self._text.feed(b"\n\n")
         self._gap = False
         self._text.feed(text.encode("utf-8", "replace"))
+
+
+def _handed(server: McpServer) -> dict[str, Any]:
+    """Return the form that the protocol has for a server: `mcpServers` of `session/new`."""
+    return {
+        "name": server.name,
+        "command": server.command,
+        "args": list(server.args),
+        "env": [{"name": name, "value": value} for name, value in server.env.items()],
+    }
 
 
 def _option(options: Sequence[Any], kind: str) -> str | None:

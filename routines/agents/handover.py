@@ -15,6 +15,8 @@ from typing import Any
 
 from routines.domain.agent import MCP_PLACEHOLDERS, AgentSpec
 
+# What an agent calls the server of the wake tools.
+WAKE_SERVER = "routines"
 # How the server is told whose turn it is: programs hand on some of their environment, all, or none.
 _TELLS = (
     "ROUTINES_ROOT",
@@ -45,11 +47,13 @@ class McpServer:
         command: Its program, an absolute path.
         args: Its arguments.
         env: What it has to be told: whose turn it is, and nothing secret.
+        name: What the agent calls it.
     """
 
     command: str
     args: tuple[str, ...]
     env: Mapping[str, str]
+    name: str = WAKE_SERVER
 
 
 def server_of(env: Mapping[str, str]) -> McpServer | None:

@@ -263,13 +263,11 @@ def _acp(
     stop_requested: Callable[[], str | None],
 ) -> TurnResult:
     from routines.agents.acp_agent import run_acp
-    from routines.agents.acp_protocol import WAKE_SERVER, WAKE_TITLES, Server
+    from routines.agents.acp_protocol import WAKE_TITLES
     from routines.agents.handover import server_of
 
     found = server_of(env) if work.wake_tools else None
-    servers = []
-    if found is not None:
-        servers = [Server(WAKE_SERVER, found.command, found.args, tuple(found.env.items()))]
+    servers = [] if found is None else [found]
     return run_acp(
         spec,
         turn,

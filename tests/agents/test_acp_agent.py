@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from routines.agents.acp_agent import run_acp
-from routines.agents.acp_protocol import Server
 from routines.agents.base import Usage
+from routines.agents.handover import McpServer
 from routines.agents.output import HEAD_BYTES, TAIL_BYTES
 from routines.domain.acp_agent import DEFAULT_ACP_READ, AcpSpec
 from routines.domain.agent import AgentKind, AgentSpec, Signs
@@ -148,7 +148,7 @@ def test_half_a_character_is_said_and_nothing_is_started(run, folder):
 
 
 def test_servers_are_handed_over_with_the_conversation(run, told):
-    server = Server("routines", "/usr/bin/routines", ("mcp",), (("ROUTINES_ROOT", "/ws"),))
+    server = McpServer("/usr/bin/routines", ("mcp",), {"ROUTINES_ROOT": "/ws"})
     first = run("load", servers=[server])
     run("load", servers=[server], session=first.reply.native_session)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from routines.agents.acp_agent import run_acp
-from routines.agents.acp_protocol import Asked, Conversation, Server
+from routines.agents.acp_protocol import Asked, Conversation
 from routines.agents.base import Usage
+from routines.agents.handover import McpServer
 from routines.domain.acp_agent import DEFAULT_ACP_READ, AcpSpec
 from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.masking import Masker
@@ -27,7 +28,7 @@ SPEC = AgentSpec(
     acp=AcpSpec(),
     read=DEFAULT_ACP_READ,
 )
-SERVER = Server("routines", "/usr/bin/python", ("-m", "routines"), (("A", "b"),))
+SERVER = McpServer("/usr/bin/python", ("-m", "routines"), {"A": "b"})
 MODELS = {
     "initialize": "InitializeRequest",
     "authenticate": "AuthenticateRequest",
