@@ -488,8 +488,8 @@ class Ending(StrEnum):
 OUTCOMES: Mapping[Ending, tuple[Outcome, Reason | None]] = {
     Ending.COMPLETED: (Outcome.COMPLETED, None),
     Ending.FAILED: (Outcome.FAILED, Reason.AGENT),
-    # By its worker: neither a person nor another turn asked for it.
-    Ending.CANCELLED: (Outcome.CANCELLED, None),
+    # By whoever works its turn: no person asked for it. The detail says that it was the worker.
+    Ending.CANCELLED: (Outcome.CANCELLED, Reason.TURN),
     Ending.INTERRUPTED: (Outcome.INTERRUPTED, Reason.STOPPED),
     Ending.OUTCOME_UNKNOWN: (Outcome.INTERRUPTED, Reason.OUTCOME_UNKNOWN),
 }

@@ -591,7 +591,7 @@ def test_a_cancelled_job_whose_worker_is_gone_is_cancelled_and_not_run_again(que
     [
         (Ending.COMPLETED, "completed", None),
         (Ending.FAILED, "failed", "agent"),
-        (Ending.CANCELLED, "cancelled", None),
+        (Ending.CANCELLED, "cancelled", "turn"),
         (Ending.INTERRUPTED, "interrupted", "stopped"),
         (Ending.OUTCOME_UNKNOWN, "interrupted", "outcome-unknown"),
     ],
