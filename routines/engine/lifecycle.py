@@ -241,7 +241,12 @@ class Lifecycle:
             is_resident=self._is_scheduler,
         )
         self._presence = (
-            Presence(self._state, clock=self._clock, owner=self._owner)
+            Presence(
+                self._state,
+                clock=self._clock,
+                owner=self._owner,
+                external_clock=self._external_clock,
+            )
             if self._is_scheduler
             else None
         )

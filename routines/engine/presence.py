@@ -24,7 +24,9 @@ log = logging.getLogger("routines")
 class Presence:
     """One scheduler among those that share a state folder."""
 
-    def __init__(self, state: State, *, clock: Clock, owner: Owner) -> None:
+    def __init__(
+        self, state: State, *, clock: Clock, owner: Owner, external_clock: bool = False
+    ) -> None:
         self._clock = clock
         self._store = SchedulerStore(state)
         self._beat_at = float("-inf")
@@ -38,6 +40,7 @@ class Presence:
             beat_at=now,
             path=os.environ.get("PATH", ""),
             programs={"python": platform.python_version()},
+            external_clock=external_clock,
         )
         for past, held in self._store.live():
             if held is False:

@@ -41,6 +41,11 @@ class Schedulers:
         """Whether anything fires here at the moment."""
         return bool(self.live)
 
+    @property
+    def waits_for_outside(self) -> bool:
+        """Whether those alive start no slot themselves: a clock outside delivers them."""
+        return bool(self.live) and all(one.external_clock for one in self.live)
+
 
 def is_alive(identity: Mapping[str, Any]) -> bool | None:
     """Return whether a process still lives; None if that can't be told from here."""

@@ -253,6 +253,8 @@ def due_words(due: Due, alive: Schedulers, *, concurrency: int) -> str:
         return f"{ordinal(index)} of {length} in line (concurrency {concurrency})"
     if due.why:
         return due.why
+    if alive.waits_for_outside:
+        return "for the outside clock to deliver it: routines tick, or fire"
     if alive.alive:
         return "about to start" if due.count else "about to be recorded as missed"
     if due.first is None:

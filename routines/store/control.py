@@ -245,6 +245,7 @@ class Scheduler:
         programs: Agent programs that it found, with versions where known.
         sleeps: Absences of over 2 min: from and to.
         set_back: When the clock was set back under it, and by how much.
+        external_clock: Whether slots are delivered to it from outside, so that it starts none.
         ended_at: When it ended, or its last beat; None while it lives.
         why: How it ended.
     """
@@ -260,6 +261,7 @@ class Scheduler:
     programs: dict[str, str] = field(default_factory=dict)
     sleeps: tuple[tuple[datetime, datetime], ...] = ()
     set_back: tuple[tuple[datetime, timedelta], ...] = ()
+    external_clock: bool = False
     ended_at: datetime | None = None
     why: str = ""
 
@@ -279,6 +281,7 @@ class Scheduler:
             "programs": self.programs,
             "sleeps": [[format_instant(a), format_instant(b)] for a, b in self.sleeps],
             "set_back": [[format_instant(at), by.total_seconds()] for at, by in self.set_back],
+            "external_clock": self.external_clock,
         }
 
 
@@ -301,6 +304,7 @@ def _scheduler(found: dict[str, Any] | None) -> Scheduler | None:
             set_back=tuple(
                 (parse_instant(at), timedelta(seconds=by)) for at, by in found.get("set_back", ())
             ),
+            external_clock=bool(found.get("external_clock", False)),
             ended_at=None if ended is None else parse_instant(ended),
             why=str(found["why"]),
         )

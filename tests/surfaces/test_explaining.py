@@ -117,6 +117,17 @@ def test_a_full_house_says_how_long_the_line_is(ws):
     assert verdict(ws, "second") == "waiting: 2nd of 2 in line (concurrency 1)."
 
 
+def test_a_slot_beside_schedulers_that_start_none_waits_for_the_clock_outside(ws):
+    ws.cron("daily", "10 16 * * *", since=berlin("2026-11-29 08:00"))
+
+    ws.scheduler(external_clock=True)
+
+    says = "waiting: for the outside clock to deliver it: routines tick, or fire."
+    assert verdict(ws, "daily") == says
+    ws.scheduler(scheduler_id="another")
+    assert verdict(ws, "daily") == "waiting: about to start."
+
+
 def test_a_busy_session_names_who_has_it(ws):
     ws.scheduler()
     ws.cron("daily", "10 16 * * *", "session: named:shared\n", since=berlin("2026-11-29 08:00"))
