@@ -7,7 +7,6 @@ stays open for whoever schedules next. A process that is killed leaves the same 
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from routines.agents.base import Turn, TurnResult
 from routines.agents.durable import agent_of, find_durable
@@ -16,12 +15,10 @@ from routines.domain.outcome import Outcome, Reason, one_line
 from routines.engine.clock import SystemClock
 from routines.engine.durable import Follower
 from routines.engine.resuming import resume
+from routines.engine.stop_signals import StopSignals
 from routines.engine.turns import TurnSteps
 from routines.engine.work import Work
 from routines.errors import RoutinesError
-
-if TYPE_CHECKING:
-    from routines.engine.turn_process import Signals
 
 log = logging.getLogger("routines")
 
@@ -29,7 +26,7 @@ log = logging.getLogger("routines")
 class _Leave:
     """What signals say to whoever watches a run; a signal wakes nobody, so the tick sees it."""
 
-    def __init__(self, signals: "Signals") -> None:
+    def __init__(self, signals: StopSignals) -> None:
         self.wake = asyncio.Event()
         self._signals = signals
 
@@ -52,7 +49,7 @@ class Finder:
     """
 
     def __init__(
-        self, steps: TurnSteps, clock: SystemClock, signals: "Signals", base: Mapping[str, str]
+        self, steps: TurnSteps, clock: SystemClock, signals: StopSignals, base: Mapping[str, str]
     ) -> None:
         self._steps = steps
         self._clock = clock
@@ -77,7 +74,7 @@ def _find(
     work: Work,
     env: Mapping[str, str],
     clock: SystemClock,
-    signals: "Signals",
+    signals: StopSignals,
 ) -> object | None:
     """Return the durable agent that *work* names, or the class of it; None if it is not durable."""
     spec = work.agent
@@ -104,7 +101,7 @@ def run(
     turn: Turn,
     found: object,
     clock: SystemClock,
-    signals: "Signals",
+    signals: StopSignals,
     base: Mapping[str, str],
 ) -> None:
     """Follow a durable turn that has just begun."""
@@ -131,7 +128,7 @@ def go_on(
     steps: TurnSteps,
     work: Work,
     clock: SystemClock,
-    signals: "Signals",
+    signals: StopSignals,
     base: Mapping[str, str],
 ) -> None:
     """Follow a durable turn that another process began; where that can't be, leave it as it is."""
@@ -165,7 +162,7 @@ def _follow(
     work: Work,
     turn: Turn,
     follower: Follower,
-    signals: "Signals",
+    signals: StopSignals,
     base: Mapping[str, str],
 ) -> None:
     # Not asyncio.run: that waits for what a method ignores its cancel in, and this process ends.

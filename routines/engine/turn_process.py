@@ -10,20 +10,19 @@ as the agent does, beside every agent (PROMISES T1).
 
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable
 from datetime import timedelta
-from types import FrameType, ModuleType
+from types import ModuleType
 
 from routines.agents.base import Reply, Turn, TurnResult
 from routines.agents.command import run_command
-from routines.agents.programs import HURRY
 from routines.agents.trees import become_subreaper
 from routines.domain.agent import AgentKind, AgentSpec
 from routines.domain.outcome import Outcome, Reason
 from routines.engine import host
 from routines.engine.clock import SystemClock
+from routines.engine.stop_signals import StopSignals
 from routines.engine.turns import TurnSteps
 from routines.engine.verdicts import Verdict
 from routines.engine.work import Work, decode_work
@@ -41,30 +40,10 @@ _LOOK_EVERY = timedelta(seconds=1)
 _BEAT_EVERY = timedelta(seconds=15)
 
 
-class Signals:
-    """What a scheduler that stops says: end your turn, and with a second one, at once."""
-
-    def __init__(self) -> None:
-        self.stops = 0
-        signal.signal(signal.SIGTERM, self._stop)
-        # The scheduler's terminal is none of ours; a ^C there reaches us as SIGTERM.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
-        self.stops += 1
-
-    def word(self) -> str | None:
-        """Return `stop`, `now`, or None."""
-        if self.stops == 0:
-            return None
-        return "stop" if self.stops == 1 else HURRY
-
-
 class _Watch:
     """What the turn is asked while it runs: to stop, or whether anyone cancelled it."""
 
-    def __init__(self, steps: TurnSteps, signals: Signals, clock: SystemClock) -> None:
+    def __init__(self, steps: TurnSteps, signals: StopSignals, clock: SystemClock) -> None:
         self._steps = steps
         self._signals = signals
         self._clock = clock
@@ -97,7 +76,7 @@ class _Watch:
 
 def run(steps: TurnSteps, work: Work, clock: SystemClock) -> None:
     """Run one turn from its gate to its outcome."""
-    signals = Signals()
+    signals = StopSignals()
     base = dict(os.environ)
     if steps.claim.record.is_durable:
         _durable().go_on(steps, work, clock, signals, base)

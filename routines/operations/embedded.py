@@ -11,7 +11,8 @@ from routines.domain.names import format_instant
 from routines.engine import engine
 from routines.operations.context import Context
 from routines.operations.entries import Entry
-from routines.operations.explaining import Explanation, explain
+from routines.operations.explaining import explain
+from routines.operations.explanation import Explanation
 from routines.operations.history import Query, history
 from routines.operations.jobs import Jobs
 

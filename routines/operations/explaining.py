@@ -1,12 +1,9 @@
 """`explain`: why a slot ran, did not run, or is unknown; from the files alone."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Any
 
 from routines.domain.alerting import PAIR_EVERY
-from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.record import Record
 from routines.domain.routine import Routine
@@ -15,6 +12,7 @@ from routines.domain.zones import EARLIEST, local_text
 from routines.errors import RoutinesError, UnknownOccurrence
 from routines.operations.context import Context
 from routines.operations.entries import Entry
+from routines.operations.explanation import Explanation, Verdict, escaped, silence
 from routines.operations.finding import (
     Named,
     check_known,
@@ -25,7 +23,7 @@ from routines.operations.finding import (
 )
 from routines.operations.history import as_entry
 from routines.operations.last_good import LastGood, last_good
-from routines.operations.life import Schedulers, schedulers
+from routines.operations.life import schedulers
 from routines.operations.pending import Due, Held, due_slots, due_words, held_by, open_claims
 from routines.operations.reasons import SENTENCES
 from routines.operations.steps import Step, steps_of
@@ -35,84 +33,6 @@ from routines.store.cursors import Cursor, CursorStore, Missed
 _SECOND = timedelta(seconds=1)
 # An alert follows what it tells of within a look or two.
 _TOLD_WITHIN = timedelta(minutes=2)
-
-
-class Verdict(StrEnum):
-    """What is said of a slot in the first word."""
-
-    RECORDED = "recorded"  # it has a claim: its own outcome or state is said
-    MISSED = "missed"
-    OWED = "owed"
-    WAITING = "waiting"
-    PAUSED = "paused"
-    NEVER_DUE = "never due"
-    UNKNOWN = "unknown"
-    NOT_YET = "not yet"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """The answer.
-
-    Attributes:
-        routine: Whose slot.
-        at: The instant that was asked about.
-        tz: The zone of its routine.
-        verdict: What became of it.
-        why: The reason as a sentence with its instants left out as `{0}`, `{1}`, ...
-        instants: What stands in those places.
-        entry: Its row if it has a record.
-        steps: What happened, in order, if it has one.
-        next: The next slot, or None.
-        known: Whether the routine has a file now that can be used.
-        stale: Whether it goes on in its last good version, since its file is broken now.
-        paused: What holds the routine back now, or None.
-        alive: Whether a scheduler is alive.
-        job: The id of the job that is explained; empty for a purge, None for a slot.
-        newest: Whether the name alone stands for it: nothing newer is recorded.
-    """
-
-    routine: str
-    at: datetime
-    tz: str
-    verdict: Verdict
-    why: str = ""
-    instants: tuple[datetime, ...] = ()
-    entry: Entry | None = None
-    steps: tuple[Step, ...] = field(default=())
-    next: datetime | None = None
-    known: bool = True
-    stale: bool = False
-    newest: bool = False
-    paused: Held | None = None
-    alive: bool = True
-    job: str | None = None
-
-    @property
-    def id(self) -> str:
-        """The id of the occurrence."""
-        if self.entry is not None:
-            return self.entry.id
-        if self.job is not None:
-            return f"job:{self.job}"
-        return f"{self.routine}@{format_instant(self.at)}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as `explain --json` shows it."""
-        why = self.why.format(*(format_instant(at) for at in self.instants)) if self.why else ""
-        return {
-            "id": self.id,
-            "routine": self.routine,
-            "at": format_instant(self.at),
-            "tz": self.tz,
-            "verdict": self.verdict.value,
-            "why": why,
-            "record": None if self.entry is None else self.entry.to_json(),
-            "steps": [step.to_json() for step in self.steps],
-            "next": None if self.next is None else format_instant(self.next),
-            "paused": None if self.paused is None else self.paused.to_json(),
-            "stale": self.stale,
-        }
 
 
 def explain(context: Context, routine: str, when: str | None = None) -> Explanation:
@@ -460,16 +380,3 @@ class _Explainer:
             )
         why = "nothing is recorded of it, though a newer slot is: its file was removed"
         return self._answer(at, Verdict.UNKNOWN, why)
-
-
-def escaped(text: str) -> str:
-    """Return *text* so that `str.format` leaves it as it is."""
-    return text.replace("{", "{{").replace("}", "}}")
-
-
-def silence(alive: Schedulers) -> tuple[str, tuple[datetime, ...]]:
-    """Return since when nobody schedules, as a sentence with its instants left out."""
-    if alive.last_at is None:
-        return "no scheduler has been alive here", ()
-    why = f" ({escaped(alive.last_why)})" if alive.last_why else ""
-    return f"no scheduler has been alive since {{0}}{why}", (alive.last_at,)

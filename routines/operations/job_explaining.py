@@ -7,7 +7,7 @@ from routines.domain.record import Record
 from routines.engine.recipients import routine_of
 from routines.errors import UnknownJob
 from routines.operations.context import Context
-from routines.operations.explaining import Explanation, Verdict, escaped, silence
+from routines.operations.explanation import Explanation, Verdict, escaped, silence
 from routines.operations.history import as_entry
 from routines.operations.jobs import JobStatus
 from routines.operations.life import schedulers

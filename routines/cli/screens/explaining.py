@@ -7,7 +7,7 @@ from routines.cli.screens.words import held_words, outcome_cell, why, word
 from routines.cli.times import Times, took, until
 from routines.domain.outcome import Outcome, Reason
 from routines.operations.entries import Entry
-from routines.operations.explaining import Explanation, Verdict
+from routines.operations.explanation import Explanation, Verdict
 from routines.operations.reasons import SENTENCES
 from routines.operations.steps import Step
 
