@@ -68,6 +68,21 @@ def slot_line(
     )
 
 
+def workless_line(
+    routine: Routine, occurrence: Occurrence, *, owner: Owner, trigger: Trigger
+) -> dict[str, Any]:
+    """Return what the first line of the claim of a slot says that ends as it is claimed."""
+    return {
+        "routine": routine.name,
+        "session": session_of(routine, occurrence.instant),
+        "trigger": trigger.value,
+        "by": owner.user,
+        "tz": routine.zone,
+        "due_at": due_at(routine, occurrence.instant),
+        "owner": owner.to_json(),
+    }
+
+
 def session_of(routine: Routine, slot: datetime) -> str:
     """Return the session of the turn of *slot*."""
     return routine.session_for(format_instant(slot))

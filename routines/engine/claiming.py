@@ -13,12 +13,12 @@ from datetime import datetime
 from routines.domain.clock import Clock
 from routines.domain.due import Admission, GiveUp, Owed, admit, find_owed, plan
 from routines.domain.occurrence import Kind, Occurrence
-from routines.domain.outcome import Reason, Trigger
-from routines.domain.record import Owner
+from routines.domain.outcome import Outcome, Reason, Trigger
+from routines.domain.record import Owner, outcome_event
 from routines.domain.routine import CatchUpPolicy, Routine, schedule_key
 from routines.domain.timetable import Timetable
 from routines.engine.arming import Arming, counted
-from routines.engine.claim_lines import session_of, slot_line
+from routines.engine.claim_lines import session_of, slot_line, workless_line
 from routines.engine.definitions import Definitions
 from routines.engine.needs import Needs, Ready
 from routines.engine.overlapping import Overlaps
@@ -106,7 +106,7 @@ class Claimer:
                             held.enter_context(own.pop_all())
                 except StoreBusy:
                     done.busy.append(name)
-                except (StoreError, UnknownAgent) as error:
+                except StoreError as error:
                     done.faults[name] = error.message
                 except Exception as error:
                     # A schedule or an agent of a host may fail in any way: it is this routine's.
@@ -253,7 +253,11 @@ class Claimer:
         self, routine: Routine, slot: datetime, trigger: Trigger, now: datetime, done: Pass
     ) -> _Wanted | None:
         occurrence = Occurrence(Kind.SLOT, routine.name, slot)
-        work = self._definitions.work(routine)
+        try:
+            work = self._definitions.work(routine)
+        except UnknownAgent as error:
+            self._refuse(routine, occurrence, trigger, error, now, done)
+            return None
         running, lost = self._overlaps.in_flight(routine, now, done)
         admission = admit(routine.overlap, running=len(running), lost=len(lost))
         if (
@@ -301,6 +305,33 @@ class Claimer:
             trigger=trigger,
         )
         return _Wanted(routine, Draft(occurrence, claim), room, work)
+
+    def _refuse(
+        self,
+        routine: Routine,
+        occurrence: Occurrence,
+        trigger: Trigger,
+        error: UnknownAgent,
+        now: datetime,
+        done: Pass,
+    ) -> None:
+        """Settle a slot that no agent can answer: waiting for one, it would end as `busy`."""
+        draft = Draft(
+            occurrence,
+            workless_line(routine, occurrence, owner=self._owner, trigger=trigger),
+            end=outcome_event(
+                at=now,
+                outcome=Outcome.FAILED,
+                reason=Reason.NOT_FOUND,
+                detail=error.message,
+                settled_by=self._owner.user,
+            ),
+        )
+        claim = self._claims.take(draft, at=now)
+        if claim is not None:
+            done.settled.append(claim.record)
+            claim.let_go()
+        done.done.append(routine.name)
 
     def _after_claim(self, one: _Wanted, claim: "Claim | StoreError | None", done: Pass) -> None:
         name = one.routine.name

@@ -7,7 +7,7 @@ from routines.domain.occurrence import Occurrence
 from routines.domain.outcome import Outcome, Reason, Trigger
 from routines.domain.record import Event, Owner, Record, outcome_event
 from routines.domain.routine import Routine
-from routines.engine.claim_lines import due_at, session_of, slot_line
+from routines.engine.claim_lines import slot_line, workless_line
 from routines.engine.host import is_gone
 from routines.engine.passes import Pass
 from routines.engine.verdicts import displaced
@@ -109,15 +109,7 @@ class Overlaps:
         detail = f"{running.ref} is still running"
         draft = Draft(
             occurrence,
-            {
-                "routine": routine.name,
-                "session": session_of(routine, occurrence.instant),
-                "trigger": trigger.value,
-                "by": self._owner.user,
-                "tz": routine.zone,
-                "due_at": due_at(routine, occurrence.instant),
-                "owner": self._owner.to_json(),
-            },
+            workless_line(routine, occurrence, owner=self._owner, trigger=trigger),
             end=outcome_event(
                 at=now, outcome=Outcome.SKIPPED, reason=Reason.OVERLAP, detail=detail
             ),

@@ -165,7 +165,11 @@ class TakingUp:
             claim.let_go()
             self.unstarted.look_soon()
             return
-        decided = self._cancelled(record) or self._work_again(record, now)
+        try:
+            decided = self._cancelled(record) or self._work_again(record, now)
+        except UnknownAgent as error:
+            # Held back instead, it would be tried for as long as the agent stays away.
+            decided = Verdict(Outcome.FAILED, Reason.NOT_FOUND, error.message)
         if isinstance(decided, Verdict):
             done.settled.append(
                 claim.settle(
@@ -194,7 +198,11 @@ class TakingUp:
         return None if cancel is None else cancelled(cancel, "before it started")
 
     def _work_again(self, record: Record, now: datetime) -> Work | Verdict:
-        """Return what an unstarted claim is to do by today's definition, or how it ends instead."""
+        """Return what an unstarted claim is to do by today's definition, or how it ends instead.
+
+        Raises:
+            UnknownAgent: Nobody is there to answer it.
+        """
         occurrence = record.occurrence
         if occurrence.kind is Kind.WAKE:
             if not self._waker.is_sound(record):
@@ -203,10 +211,7 @@ class TakingUp:
                     Reason.OWNER_UNKNOWN,
                     "what it holds is not what was set: kept as .corrupt, and not delivered",
                 )
-            try:
-                return self._waker.work_of(record, now)
-            except UnknownAgent as error:
-                return Verdict(Outcome.FAILED, Reason.NOT_FOUND, error.message)
+            return self._waker.work_of(record, now)
         routine = self._definitions.current(occurrence.owner)
         if routine is None:
             return Verdict(Outcome.SKIPPED, Reason.EDITED, "its routine is gone")

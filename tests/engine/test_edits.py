@@ -5,8 +5,12 @@ import os
 
 import pytest
 
+from routines.agents.base import AgentUnavailable
 from routines.config.workspace import find_root
+from routines.domain.retry import Retry
+from routines.domain.routine import CatchUpPolicy
 from routines.engine.definitions import HOST_AGENT, AgentChoice, FileDefinitions
+from routines.testing import RecordingAgent
 from tests.config.conftest import Folder
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, eventually, every, routine
 
@@ -257,3 +261,29 @@ async def test_replaced_routines_count_from_the_next_look(stage):
         await stage.clock.advance(5 * MINUTE)
         assert stage.told == ["another"]
         assert stage.agent.turns[0].late < HOUR
+
+
+@pytest.mark.parametrize("catch_up", list(CatchUpPolicy))
+async def test_slots_of_a_routine_that_no_agent_can_answer_fail_not_found_each_once(
+    stage, catch_up
+):
+    one = routine(schedule=every(5), catch_up=catch_up, agent="nobody")
+    async with stage.running(one):
+        await stage.clock.advance_to(at("08:11"))
+
+    assert stage.history() == ["08:05 failed not-found", "08:10 failed not-found"]
+    assert stage.records()[0].end["detail"] == "there is no agent named 'nobody'"
+
+
+async def test_slot_that_waits_to_be_tried_again_fails_not_found_once_its_agent_is_gone(stage):
+    def never(turn):
+        raise AgentUnavailable("not now")
+
+    stage.agent = RecordingAgent(never)
+    again = Retry(attempts=10, first=MINUTE, most=15 * MINUTE)
+    async with stage.running(routine(schedule=every(60), retry=again)) as engine:
+        await stage.clock.advance_to(at("09:00"))
+        engine.replace([routine(schedule=every(60), retry=again, agent="nobody")])
+        await stage.clock.advance_to(at("09:59"))
+
+    assert stage.history() == ["09:00 failed not-found"]
