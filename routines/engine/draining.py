@@ -125,8 +125,9 @@ class Drainer:
         try:
             take(*args)
         except StoreBusy:
-            # Another process has it this moment: next second.
-            return
+            # Another process has it this moment: next second. One that is back in the queue is
+            # in no list by then, and would wait for the look of the next minute.
+            self._unstarted.look_soon()
         except (RoutinesError, OSError) as error:
             log.error("job-failed", extra={"job": what, "error": str(error)})  # noqa: TRY400
 
@@ -237,11 +238,13 @@ class Drainer:
     def _take_again(self, entry: OpenEntry, now: datetime, done: Pass) -> None:
         claim = self._claims.hold(entry)
         if claim is None:
+            # Somebody looks at it, and may leave it as it was.
+            self._unstarted.look_soon()
             return
         kept = False
         try:
             kept = self._take_up(claim, now, done)
-        except _HouseFull:
+        except (_HouseFull, StoreBusy):
             raise
         except (RoutinesError, OSError):
             self._unstarted.hold_back(claim.record.ref, self._clock.awake())

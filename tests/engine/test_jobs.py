@@ -270,6 +270,29 @@ async def test_a_job_that_never_started_uses_no_recovery(stage):
     assert stage.told == ["x"]
 
 
+async def test_a_job_that_came_back_under_the_eyes_of_another_process_is_taken_up_at_once(
+    stage, monkeypatch
+):
+    """Not at the look of the next minute: the other one may leave it as it was."""
+    jobs = queue(stage)
+    jobs.add("x", id="a", recoveries=1)
+    await crash_in_mid_turn(stage)
+    hold, looks = ClaimStore.hold, []
+
+    def looked_at(self, entry):
+        # Put back, and found again; then another process has it for a moment.
+        looks.append(entry.name)
+        return None if len(looks) == 3 else hold(self, entry)
+
+    monkeypatch.setattr(ClaimStore, "hold", looked_at)
+    async with stage.running():
+        for _ in range(5):
+            await step(stage)
+
+    assert len(looks) > 3
+    assert stage.told == ["x", "x"]
+
+
 async def test_what_comes_back_goes_by_its_own_priority_and_arrival(stage):
     jobs = queue(stage)
     jobs.add("low", id="low", recoveries=1)
