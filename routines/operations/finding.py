@@ -126,7 +126,7 @@ def _job(context: Context, text: str) -> Record | None:
         UnknownOccurrence: It is queued, and nothing is recorded of it yet.
     """
     # Here and not above: most references are of routines.
-    from routines.operations.queue import job_named, purge_record
+    from routines.operations.job_finding import job_named, purge_record
 
     job = job_named(context, text)
     if job is None:

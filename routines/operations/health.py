@@ -138,7 +138,7 @@ def take_over(context: Context, *, fork: bool) -> Finding:
         StateMissing, StateForeign: There is none, or it is another user's.
         StoreBusy: Something of routines runs on it.
     """
-    from routines.operations.stepping_in import adopt
+    from routines.operations.state_folder import adopt
 
     adopted = adopt(context, fork=fork)
     how = "has an id of its own now" if fork else "is taken as the one that it was"

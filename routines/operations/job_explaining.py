@@ -9,10 +9,10 @@ from routines.errors import UnknownJob
 from routines.operations.context import Context
 from routines.operations.explanation import Explanation, Verdict, escaped, silence
 from routines.operations.history import as_entry
+from routines.operations.job_finding import job_named, purge_record
 from routines.operations.jobs import JobStatus
 from routines.operations.life import schedulers
 from routines.operations.pending import Held, held_by, ordinal
-from routines.operations.queue import job_named, purge_record
 from routines.operations.queued import MOST_COUNTED
 from routines.operations.steps import steps_of
 from routines.store.jobs import JobStore, job_of

@@ -1,24 +1,18 @@
 """`routines jobs`: the queue as a person sees it, and what the command does to it."""
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from routines.domain.record import Record
 from routines.errors import RoutinesError, UnknownAgent, UnknownJob
 from routines.operations.context import Context
-from routines.operations.jobs import Jobs, JobStatus, head_of, standing_of
+from routines.operations.job_finding import find_job
+from routines.operations.jobs import Jobs, JobStatus, head_of
 from routines.operations.life import schedulers
 from routines.operations.queued import count_queued
 from routines.store import files
-from routines.store.claims import ClaimStore
 from routines.store.job_cancels import CancelAnswer
 from routines.store.jobs import Added, JobStore
-
-_RERUN = re.compile(r"#[0-9]+$", re.ASCII)
-# What a purge is recorded under; of a job of that name the id goes first.
-_PURGE = re.compile(r"(?:job:)?(purge-[0-9a-f]{16})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +85,7 @@ def add_job(
         InvalidJob, JobConflict: Nothing was added.
         UnknownAgent, UnknownSession: The workspace has none of that name; nothing was added.
     """
-    from routines.operations.stepping_in import session_of
+    from routines.operations.holding import session_of
 
     settings = context.workspace.settings
     if agent is not None and settings.spec_of(agent) is None:
@@ -139,19 +133,6 @@ def list_jobs(context: Context, *, queue: str | None, count: int) -> QueueList:
     return QueueList(queue, tuple(found), waiting, store.orders.next_later(queue), alive)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundJob:
-    """A job that a reference names.
-
-    Attributes:
-        status: The job, and where it stands.
-        record: Its claim; None while it is queued, or if that is not kept any more.
-    """
-
-    status: JobStatus
-    record: Record | None
-
-
 def show_job(context: Context, job_id: str) -> JobStatus:
     """Return one job whole; writes nothing.
 
@@ -162,40 +143,6 @@ def show_job(context: Context, job_id: str) -> JobStatus:
     if found is None:
         raise UnknownJob(job_id)
     return found.status
-
-
-def find_job(context: Context, ref: str) -> FoundJob | None:
-    """Return the job that an id, or `job:<id>`, names; None if there is none."""
-    state = context.state_or_none
-    if state is None or not files.names(state.at("jobs")):
-        return None
-    store = JobStore(state, clock=context.clock)
-    known = store.find(ref.removeprefix("job:")) or store.find(ref)
-    if known is None:
-        return None
-    return FoundJob(standing_of(state, store, ClaimStore(state), known), known.record)
-
-
-def job_named(context: Context, text: str) -> FoundJob | None:
-    """Return the job that *text* names where routines are named too: their names go first."""
-    if text in context.workspace.names:
-        return None
-    # The key of a second turn names the same job.
-    first = _RERUN.sub("", text) if text.startswith("job:") else text
-    return find_job(context, first)
-
-
-def purge_record(context: Context, ref: str) -> Record | None:
-    """Return the record of the purge that *ref* names; None if it names none."""
-    state, named = context.state_or_none, _PURGE.fullmatch(ref)
-    if state is None or named is None or ref in context.workspace.names:
-        return None
-    claims = ClaimStore(state)
-    for path in claims.walk(["job"]):
-        record = claims.read_path(path) if named[1] in path else None
-        if record is not None and record.occurrence.id == named[1]:
-            return record
-    return None
 
 
 def cancel_job(

@@ -12,13 +12,13 @@ from routines.domain.names import format_instant
 from routines.domain.outcome import Reason
 from routines.domain.record import Event, Record
 from routines.errors import UnknownOccurrence, UsageError
+from routines.operations.cancelling import CancelResult, cancel_one, open_targets
 from routines.operations.context import Context
 from routines.operations.entries import counted
 from routines.operations.finding import check_known
 from routines.operations.last_good import tagged
 from routines.operations.life import schedulers
 from routines.operations.pending import Held, held, held_by
-from routines.operations.stepping_in import CancelResult, cancel_one, open_targets
 from routines.store.claims import ClaimStore
 from routines.store.control import SwitchStore
 from routines.store.cursors import CursorStore

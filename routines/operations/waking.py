@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping
 
 from routines.domain import wake_texts
+from routines.domain.wakeup import DEFAULT_BOUNDS
 from routines.engine.recipients import reply_to
 from routines.engine.tools import ToolAnswer, WakeTools, refused
 from routines.errors import RoutinesError
 from routines.operations.context import Context
-from routines.operations.stepping_in import session_of, wake_tools
+from routines.operations.holding import session_of
+from routines.operations.life import schedulers
 
 
 def tools(
@@ -34,6 +36,59 @@ def tools(
     """
     context = Context(explicit_root=root, environ=environ)
     return wake_tools(context, session=None if session is None else session_of(context, session))
+
+
+def wake_tools(context: Context, *, session: str | None) -> WakeTools:
+    """Return the tools of *session*, or of the turn that this process belongs to."""
+    state = context.writable_state
+    turn = context.environ.get("ROUTINES_TURN")
+    own = session or context.environ.get("ROUTINES_SESSION")
+
+    def no_scheduler() -> str | None:
+        alive = schedulers(state, now=context.clock.now()).alive
+        return None if alive else context.short(context.root.path)
+
+    return WakeTools(
+        state,
+        session=own,
+        by=context.who,
+        turn=turn,
+        clock=context.clock,
+        zone=context.workspace.settings.tz,
+        bounds=DEFAULT_BOUNDS,
+        no_scheduler=no_scheduler,
+        reply_to=lambda name: reply_to(
+            name, context.workspace.routines, context.workspace.settings.deliver
+        ),
+        in_turn=turn is not None,
+    )
+
+
+def wake(
+    context: Context,
+    *,
+    prompt: str,
+    in_: str | None,
+    at: str | None,
+    every: str | None,
+    cron: str | None,
+    tz: str | None,
+    session: str | None,
+) -> ToolAnswer:
+    """Set a wake-up in the turn's session, in *session*, or in a fresh one.
+
+    Raises:
+        WakeupRefused: A guardrail says no; nothing was scheduled.
+    """
+    if session is not None:
+        session = session_of(context, session)
+    tools = wake_tools(context, session=session)
+    return tools.ask(prompt=prompt, in_=in_, at=at, every=every, cron=cron, tz=tz)
+
+
+def unwake(context: Context, wakeup_id: str) -> ToolAnswer:
+    """Cancel a wake-up: inside a turn one of its session, outside any."""
+    return wake_tools(context, session=None).cancel(wakeup_id)
 
 
 class ToolDesk:

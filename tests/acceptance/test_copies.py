@@ -128,12 +128,12 @@ def test_neither_is_possible_while_a_scheduler_runs_on_that_very_folder(workspac
 
 def test_a_fork_that_was_cut_short_is_refused_and_done_again(copied, monkeypatch):
     original, scheduler, copy = copied
-    from routines.operations import stepping_in
+    from routines.operations import state_folder
     from routines.operations.context import Context
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(stepping_in, "adopt_folder", _interrupt)
-        stepping_in.adopt(Context(explicit_root=str(copy.root)), fork=True)
+        patch.setattr(state_folder, "adopt_folder", _interrupt)
+        state_folder.adopt(Context(explicit_root=str(copy.root)), fork=True)
     code, said = copy.json("tick")
     assert (code, said["error"]["code"]) == (1, "state-copied")
     assert copy.cli("doctor", "--fork").returncode == 0

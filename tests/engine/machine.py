@@ -44,7 +44,7 @@ from routines.engine.lifecycle import Limits
 from routines.engine.off_loop import quiet
 from routines.engine.pausing import Pausing
 from routines.errors import RoutinesError, StoreError
-from routines.operations.stepping_in import cancel_one
+from routines.operations.cancelling import cancel_one
 from routines.operations.switching import recover
 from routines.store import files, locks
 from routines.store.claims import ClaimStore

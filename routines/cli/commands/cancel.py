@@ -12,9 +12,9 @@ from routines.cli.call import command as make
 def command(call: Call, *, ref: str, reason: str) -> None:
     """End an occurrence that runs or waits; NAME means whatever of it does."""
     from routines.cli.escape import escape
-    from routines.operations import stepping_in
+    from routines.operations import cancelling
 
-    results = stepping_in.cancel(call.context, ref, reason=reason)
+    results = cancelling.cancel(call.context, ref, reason=reason)
     if call.json:
         call.answer([{"id": one.ref, "message": one.message} for one in results])
     else:

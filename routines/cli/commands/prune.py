@@ -7,9 +7,9 @@ from routines.cli.call import command as make
 @make("prune", short_help="Apply retention now.")
 def command(call: Call) -> None:
     """Remove records and outputs that are older than `retention` keeps them."""
-    from routines.operations import stepping_in
+    from routines.operations import state_folder
 
-    found = stepping_in.prune(call.context)
+    found = state_folder.prune(call.context)
     if call.json:
         call.answer(
             {

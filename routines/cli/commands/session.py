@@ -39,9 +39,9 @@ def show(call: Call, *, session: str) -> None:
 @click.argument("session")
 def open_(call: Call, *, session: str) -> int:
     """Run the agent's own program on that conversation; no turn meets it meanwhile."""
-    from routines.operations import stepping_in
+    from routines.operations import holding
 
-    return stepping_in.session_open(call.context, session)
+    return holding.session_open(call.context, session)
 
 
 @make(
@@ -54,9 +54,9 @@ def open_(call: Call, *, session: str) -> int:
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND")
 def hold(call: Call, *, session: str, words: tuple[str, ...]) -> int:
     """Run any command while no turn can use that conversation."""
-    from routines.operations import stepping_in
+    from routines.operations import holding
 
-    return stepping_in.session_hold(call.context, session, list(words))
+    return holding.session_hold(call.context, session, list(words))
 
 
 @make("reset", short_help="Begin a conversation anew.")
@@ -65,9 +65,9 @@ def hold(call: Call, *, session: str, words: tuple[str, ...]) -> int:
 def reset(call: Call, *, session: str, reason: str) -> None:
     """Begin a new epoch: the next turn starts a conversation of its own."""
     from routines.cli.escape import escape
-    from routines.operations import stepping_in
+    from routines.operations import holding
 
-    ledger = stepping_in.session_reset(call.context, session, reason=reason)
+    ledger = holding.session_reset(call.context, session, reason=reason)
     if call.json:
         call.answer({"session": ledger.session, "epoch": ledger.epoch})
     else:

@@ -11,9 +11,9 @@ from routines.cli.call import command as make
 def command(call: Call, *, wakeup_id: str) -> None:
     """Cancel one of your pending wake-ups; outside of a turn, any one."""
     from routines.cli.escape import block
-    from routines.operations import stepping_in
+    from routines.operations import waking
 
-    answer = stepping_in.unwake(call.context, wakeup_id)
+    answer = waking.unwake(call.context, wakeup_id)
     if call.json:
         call.answer(answer.data)
     else:

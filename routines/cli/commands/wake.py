@@ -38,9 +38,9 @@ def command(
 ) -> None:
     """Set a wake-up and print its answer."""
     from routines.cli.escape import block
-    from routines.operations import stepping_in
+    from routines.operations import waking
 
-    answer = stepping_in.wake(
+    answer = waking.wake(
         call.context,
         prompt=read_prompt(prompt),
         in_=in_,

@@ -44,20 +44,18 @@ def cancel(call: Call, *, wakeup_id: str | None, session: str | None, all_: bool
     """Cancel one pending wake-up, those of a session, or all."""
     from routines.cli.escape import block
     from routines.errors import UsageError
-    from routines.operations import stepping_in
+    from routines.operations import unwaking
 
     if sum(map(bool, (wakeup_id, session, all_))) != 1:
         raise UsageError("cancel which? Write an ID, --session SESSION or --all")
-    answers = stepping_in.wakeups_cancel(
-        call.context, wakeup_id=wakeup_id, session=session, all_=all_
-    )
+    answers = unwaking.wakeups_cancel(call.context, wakeup_id=wakeup_id, session=session, all_=all_)
     if call.json:
         call.answer([answer.data for answer in answers])
     else:
         texts = [line for answer in answers for line in block(answer.text).split("\n")]
         call.print(texts or ["No wake-ups are pending."])
     if wakeup_id is None:
-        running = stepping_in.turns_under_way(call.context, session=session)
+        running = unwaking.turns_under_way(call.context, session=session)
         if running:
             call.note(_may_set_others(running))
 

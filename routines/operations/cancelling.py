@@ -1,0 +1,121 @@
+"""`cancel`: an occurrence that is open ends, by whoever asks for it (PROMISES L17)."""
+
+from dataclasses import dataclass
+
+from routines.domain.record import Record
+from routines.errors import UnknownOccurrence
+from routines.operations.context import Context
+from routines.operations.life import is_unwatched, schedulers
+from routines.store.claims import ClaimStore
+from routines.store.control import CancelStore
+
+
+@dataclass(frozen=True, slots=True)
+class CancelResult:
+    """What came of a cancel.
+
+    Attributes:
+        ref: The occurrence.
+        message: One line: asked for, settled, or too late.
+    """
+
+    ref: str
+    message: str
+
+
+# Cancel -----------------------------------------------------------------------------------------
+
+
+def cancel(context: Context, ref: str, *, reason: str) -> list[CancelResult]:
+    """Cancel an occurrence, or what of a routine runs or waits.
+
+    What has not started is settled at once; a running turn is asked to end, and its owner settles
+    it within seconds.
+
+    Raises:
+        UnknownOccurrence: Nothing of that name is open.
+    """
+    claims = ClaimStore(context.writable_state)
+    job = _cancel_job(context, ref, reason)
+    if job is not None:
+        return [job]
+    targets = open_targets(context, claims, ref)
+    if not targets:
+        raise UnknownOccurrence(
+            f"nothing of {ref} runs or waits", hint="`routines list` shows what does"
+        )
+    return [cancel_one(context, claims, record, reason) for record in targets]
+
+
+def _cancel_job(context: Context, ref: str, reason: str) -> CancelResult | None:
+    """Cancel the job that *ref* names; None if it names none, or one that has ended."""
+    from routines.operations.job_finding import job_named
+    from routines.operations.queue import cancel_shown
+
+    job = job_named(context, ref)
+    if job is None or job.status.outcome is not None:
+        return None
+    answer = cancel_shown(context, job.status, intent=None, only_if_queued=False, reason=reason)
+    if answer.word != "recorded":
+        return None
+    how = "cancelled before it started"
+    if answer.outcome is None:
+        how = "asked to end; its end is recorded when it has ended"
+    return CancelResult(f"job:{job.status.id}", how)
+
+
+def open_targets(context: Context, claims: ClaimStore, ref: str) -> list[Record]:
+    """Return the open occurrences that *ref* names: of a routine all, else the one.
+
+    Raises:
+        UnknownOccurrence: There never was one of that name.
+    """
+    from routines.operations.finding import find
+
+    found = []
+    named = ref in context.workspace.names
+    for entry in claims.open_entries(routine=ref if named else None):
+        record = claims.read_path(entry.claim_path)
+        if record is None or record.end is not None:
+            continue
+        wakeup = record.claim.get("wakeup")
+        ids = {record.ref, record.occurrence.id}
+        if isinstance(wakeup, dict):
+            ids.add(str(wakeup.get("id")))
+        if named or ref in ids:
+            found.append(record)
+    if found or named:
+        return found
+    # Settled, or named in another way; an unknown name is an error that says so.
+    other = find(context, ref)
+    return [other] if isinstance(other, Record) and other.end is None else []
+
+
+def cancel_one(context: Context, claims: ClaimStore, record: Record, reason: str) -> CancelResult:
+    """Record the intent to cancel an open occurrence, and settle it if it has not started."""
+    now = context.clock.now()
+    # An intent first, so that a turn that starts this moment finds it before it does.
+    cancels = CancelStore(context.writable_state)
+    intent = cancels.ask(
+        record.ref, by=context.who, person=context.is_person, at=now, reason=reason
+    )
+    if record.is_under_way:
+        alone = is_unwatched(claims, record)
+        if alone and not schedulers(context.state, now=now).alive:
+            said = "asked to end; nobody watches its run, so that waits for a scheduler"
+            return CancelResult(record.ref, said)
+        return CancelResult(record.ref, "asked to end; its end is recorded when it has ended")
+    for entry in claims.open_entries():
+        if entry.claim_path != record.path:
+            continue
+        claim = claims.hold(entry)
+        if claim is None:
+            break
+        try:
+            if not claim.record.is_under_way and cancels.accept(intent):
+                claim.settle(*intent.end, reason, at=now, by=context.who)
+                cancels.clear(record.ref)
+                return CancelResult(record.ref, "cancelled before it started")
+        finally:
+            claim.let_go()
+    return CancelResult(record.ref, "asked to end; it may end without having started")
