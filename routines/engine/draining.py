@@ -20,7 +20,8 @@ from routines.engine.claim_lines import claim_line
 from routines.engine.definitions import Definitions
 from routines.engine.needs import Needs, Ready
 from routines.engine.passes import Pass
-from routines.engine.recipients import routine_of, targets_of_session
+from routines.engine.recipients import routine_of
+from routines.engine.session_work import work_in_session
 from routines.engine.unstarted import Unstarted
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
@@ -301,29 +302,17 @@ class Drainer:
         Raises:
             UnknownAgent: Nobody is there to answer it.
         """
-        routine = self._definitions.current(routine_of(job.session) or "")
-        if routine is not None:
-            # Gate, schedule and the limit on lateness belong to slots alone; and a prompt of a
-            # program's is not safe to repeat because the routine's own is.
-            work = self._definitions.work(routine, agent=job.agent)
-            return replace(
-                work,
-                prompt=job.prompt,
-                only_if=None,
-                start_within=None,
-                schedule=None,
-                files=(),
-                retry=replace(work.retry, started=False, park=False),
-                rerun_interrupted=job.recoveries,
-            )
-        deliver, quiet = targets_of_session(
-            job.session, self._definitions.routines, self._definitions.deliver
+        work = work_in_session(
+            job.session,
+            job.prompt,
+            definitions=self._definitions,
+            sessions=self._sessions,
+            agent=job.agent,
         )
+        # A prompt of a program's is not safe to repeat because the routine's own is.
         return replace(
-            self._definitions.work_without_routine(agent=job.agent),
-            prompt=job.prompt,
-            deliver=deliver,
-            quiet=quiet,
+            work,
+            retry=replace(work.retry, started=False, park=False),
             rerun_interrupted=job.recoveries,
         )
 

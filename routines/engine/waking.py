@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from routines.domain.clock import Clock
@@ -17,7 +17,8 @@ from routines.domain.zones import zone
 from routines.engine.authorizing import Authorizer
 from routines.engine.definitions import Definitions
 from routines.engine.needs import Needs, Ready
-from routines.engine.recipients import reply_to, routine_of, sharer_of
+from routines.engine.recipients import reply_to, routine_of
+from routines.engine.session_work import work_in_session
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
 from routines.store import files
@@ -274,35 +275,6 @@ class Waker:
         return self._work(wakeup.session, prompt)
 
     def _work(self, session: str, prompt: str) -> Work:
-        routine = self._definitions.current(routine_of(session) or "")
-        if routine is not None:
-            # The gate and the limit on lateness belong to slots alone.
-            work = self._definitions.work(routine)
-            return replace(work, prompt=prompt, only_if=None, start_within=None, files=())
-        sharer = sharer_of(session, self._definitions.routines)
-        if sharer is None:
-            work = self._without_routine(session)
-            return replace(work, prompt=prompt, deliver=self._definitions.deliver)
-        # Its agent, folder and environment are those of the session; another agent would begin
-        # the conversation anew. Its days and limits are those of its own turns.
-        work = self._definitions.work(sharer)
-        return replace(
-            work,
-            routine=None,
-            prompt=prompt,
-            only_if=None,
-            start_within=None,
-            files=(),
-            limits=tuple(limit for limit in work.limits if limit.routine is None),
+        return work_in_session(
+            session, prompt, definitions=self._definitions, sessions=self._sessions
         )
-
-    def _without_routine(self, session: str) -> Work:
-        """Return the work of a session that no routine has, by the agent whose conversation it is.
-
-        Its routine may have been removed or renamed since: another agent would begin it anew.
-        """
-        ledger = self._sessions.peek(session)
-        if ledger is not None and ledger.agent is not None:
-            with contextlib.suppress(UnknownAgent):
-                return self._definitions.work_without_routine(agent=ledger.agent)
-        return self._definitions.work_without_routine()

@@ -21,7 +21,7 @@ from routines.store.claims import ClaimStore
 from routines.store.control import Switch, SwitchStore
 from routines.store.job_settling import settling
 from routines.store.places import PlaceStore
-from tests.engine.stage import MINUTE, SECOND, Mortal, every, routine
+from tests.engine.stage import MINUTE, SECOND, Mortal, cron, every, routine
 
 
 def queue(stage):
@@ -123,6 +123,21 @@ async def test_a_job_for_the_session_of_a_routine_runs_as_that_routine_does(stag
     (turn,) = stage.agent.turns
     assert (turn.routine, turn.session) == ("digest", "routine:digest")
     assert outcomes(stage) == {"a": "completed"}
+
+
+async def test_a_job_for_a_shared_session_is_answered_by_the_agent_of_the_routine_that_names_it(
+    stage,
+):
+    # By the workspace's agent the conversation would begin anew, in another program.
+    queue(stage).add("x", id="a", session="named:ops")
+    sharer = routine(schedule=cron("0 0 1 1 *"), session="named:ops", agent="echo")
+    async with stage.running(sharer):
+        await step(stage)
+        (record,) = stage.records("job")
+
+    assert record.claim["agent"] == "echo"
+    assert (record.claim["session"], record.claim["routine"]) == ("named:ops", None)
+    assert stage.agent.turns == []
 
 
 @pytest.mark.parametrize("name", [None, "digest"])
