@@ -1,4 +1,4 @@
-"""Where the replies of a session go."""
+"""Whose settings hold for a session, and where its replies go."""
 
 from collections.abc import Mapping
 
@@ -18,6 +18,11 @@ def sharer_of(session: str, routines: Mapping[str, Routine]) -> Routine | None:
     return next((one for one in routines.values() if one.session == session), None)
 
 
+def in_charge_of(session: str, routines: Mapping[str, Routine]) -> Routine | None:
+    """Return the routine whose settings hold for *session*: its own, else the first with it."""
+    return routines.get(routine_of(session) or "") or sharer_of(session, routines)
+
+
 def targets_of_session(
     session: str, routines: Mapping[str, Routine], otherwise: tuple[Target, ...]
 ) -> tuple[tuple[Target, ...], str | None]:
@@ -31,7 +36,7 @@ def targets_of_session(
         routines: Those that there are.
         otherwise: Where the workspace says, for a session without a routine.
     """
-    routine = routines.get(routine_of(session) or "") or sharer_of(session, routines)
+    routine = in_charge_of(session, routines)
     return (otherwise, None) if routine is None else (routine.deliver, routine.quiet)
 
 

@@ -74,10 +74,7 @@ def open_targets(context: Context, claims: ClaimStore, ref: str) -> list[Record]
 
     found = []
     named = ref in context.workspace.names
-    for entry in claims.open_entries(routine=ref if named else None):
-        record = claims.read_path(entry.claim_path)
-        if record is None or record.end is not None:
-            continue
+    for record in claims.open_records(routine=ref if named else None):
         wakeup = record.claim.get("wakeup")
         ids = {record.ref, record.occurrence.id}
         if isinstance(wakeup, dict):

@@ -5,7 +5,7 @@ from typing import Any
 
 from routines.errors import UnknownSession
 from routines.operations.context import Context
-from routines.operations.finding import routine_of_session
+from routines.operations.holding import session_of
 from routines.store.sessions import Busy, Ledger, SessionStore
 
 # A session of each slot (`fresh`) leaves a ledger until its claim goes; a list is for people.
@@ -66,7 +66,7 @@ def show_conversation(context: Context, name: str) -> Conversation:
     Raises:
         UnknownSession: It has had no turn.
     """
-    session = routine_of_session(context, name)
+    session = session_of(context, name)
     state = context.state_or_none
     store = None if state is None else SessionStore(state)
     ledger = None if store is None else store.peek(session)

@@ -289,13 +289,6 @@ def _nothing_at(context: Context, state: State, named: Named) -> RoutinesError:
     )
 
 
-def routine_of_session(context: Context, text: str) -> str:
-    """Return the session that *text* names: a routine's name stands for its stable session."""
-    if text in context.workspace.routines:
-        return context.workspace.routines[text].session_for("")
-    return text
-
-
 def has_output(state: State, place: str) -> bool:
     """Return whether a turn left files under `output/`."""
     return bool(files.names(state.at("output", *place.split("/"))))

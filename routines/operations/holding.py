@@ -22,6 +22,9 @@ _LONGEST_COMMAND = 120
 def session_of(context: Context, name: str) -> str:
     """Return the session that a person means: a routine's name stands for its stable session.
 
+    It may have had no turn yet; of a name that has no form of ours it must have had one. Writes
+    nothing.
+
     Raises:
         UnknownSession: There is none like that.
     """
@@ -30,7 +33,11 @@ def session_of(context: Context, name: str) -> str:
     routine = context.workspace.routines.get(name)
     if routine is not None:
         return routine.session if routine.session.startswith("named:") else f"routine:{name}"
-    known = [ledger.session for ledger in SessionStore(context.writable_state).all()]
+    state = context.state_or_none
+    known = [] if state is None else [one.session for one in SessionStore(state).all()]
+    # A program that embeds an engine names its sessions as it likes.
+    if name in known:
+        return name
     raise UnknownSession(name, [*known, *context.workspace.routines])
 
 
@@ -73,6 +80,7 @@ def session_open(context: Context, session: str) -> int:
     from routines.agents.handover import hand_over
     from routines.agents.processes import run_in_foreground
     from routines.domain.ledger import chooses_id
+    from routines.engine.recipients import in_charge_of
 
     session = session_of(context, session)
     state = context.writable_state
@@ -98,7 +106,7 @@ def session_open(context: Context, session: str) -> int:
         session_file=native_path(state, session, ledger.epoch),
         native_session=native or "",
     )
-    routine = _routine_of(context, session)
+    routine = in_charge_of(session, context.workspace.routines)
     cwd = context.root.path if routine is None or routine.cwd is None else routine.cwd
     env = _environment_of(context, routine, spec, session)
     what = f"session open: {shlex.join(words)}"
@@ -107,13 +115,6 @@ def session_open(context: Context, session: str) -> int:
         handed, env = hand_over(replace(spec, args=()), env)
         words += handed.args
     return _held(context, session, what, lambda: run_in_foreground(words, cwd=cwd, env=env))
-
-
-def _routine_of(context: Context, session: str) -> "Routine | None":
-    """Return the routine whose settings hold for a session: the first that names it."""
-    routines = context.workspace.routines
-    own = routines.get(session.removeprefix("routine:").partition("@")[0])
-    return own or next((one for one in routines.values() if one.session == session), None)
 
 
 def _environment_of(

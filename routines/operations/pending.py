@@ -42,12 +42,7 @@ def open_claims(state: StateFolder | None, *, routine: str | None = None) -> lis
     if state is None:
         return []
     claims = ClaimStore(state)
-    found = []
-    for path in {entry.claim_path for entry in claims.open_entries(routine=routine)}:
-        record = claims.read_path(path)
-        # A draft that was never linked has no claim; one that was settled has its name no more.
-        if record is not None and record.end is None:
-            found.append(Open(record, state_word(claims, record)))
+    found = [Open(one, state_word(claims, one)) for one in claims.open_records(routine=routine)]
     return sorted(found, key=lambda one: (one.record.occurrence.instant, one.record.ref))
 
 

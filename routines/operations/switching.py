@@ -161,15 +161,12 @@ def _chosen(
 
 def _cancel_all(context: Context, name: str | None, reason: str) -> list[CancelResult]:
     claims = ClaimStore(context.writable_state)
-    found = []
-    for entry in claims.open_entries():
-        record = claims.read_path(entry.claim_path)
-        if record is None or record.end is not None or not record.is_under_way:
-            continue
-        # Turns of its wake-ups are its own too.
-        if name is None or record.routine == name:
-            found.append(cancel_one(context, claims, record, reason))
-    return found
+    # Turns of its wake-ups are its own too.
+    return [
+        cancel_one(context, claims, record, reason)
+        for record in claims.open_records()
+        if record.is_under_way and (name is None or record.routine == name)
+    ]
 
 
 def recover(context: Context, ref: str) -> list[CancelResult]:

@@ -57,15 +57,11 @@ def turns_under_way(context: Context, *, session: str | None) -> list[str]:
 
 
 def _open_in(context: Context, session: str | None) -> list[Record]:
-    claims = ClaimStore(context.writable_state)
-    found = []
-    for entry in claims.open_entries():
-        record = claims.read_path(entry.claim_path)
-        if record is None or record.end is not None:
-            continue
-        if session is None or session in (record.session, _owner_of(record)):
-            found.append(record)
-    return found
+    return [
+        record
+        for record in ClaimStore(context.writable_state).open_records()
+        if session is None or session in (record.session, _owner_of(record))
+    ]
 
 
 def _owner_of(record: Record) -> str:

@@ -291,6 +291,16 @@ class ClaimStore:
                 found.append(OpenEntry(name, claim_path))
         return found
 
+    def open_records(self, *, routine: str | None = None) -> list[Record]:
+        """Return what the open claims say, of one routine or of all.
+
+        A draft that was never linked has no claim, and one that was settled this moment may still
+        have its name: both are left out. One claim may have two names.
+        """
+        paths = dict.fromkeys(one.claim_path for one in self.open_entries(routine=routine))
+        read = (self.read_path(path) for path in paths)
+        return [record for record in read if record is not None and record.end is None]
+
     def any_handed_over(self) -> bool:
         """Return whether a run by hand waits for a scheduler to take it: open, and nobody's.
 

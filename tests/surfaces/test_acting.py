@@ -122,6 +122,14 @@ def test_session_hold_gives_the_exit_code_of_its_command(echo):
     assert echo.ask("session", "hold", "daily", "--", "/bin/sh", "-c", "exit 7").code == 7
 
 
+def test_a_session_that_a_program_named_as_it_likes_is_found_by_that_name(echo):
+    echo.session("chat-7")
+
+    assert echo.ask("session", "show", "chat-7").code == 0
+    assert echo.ask("session", "reset", "chat-7").code == 0
+    assert echo.ask("session", "reset", "chat-8").code == 1
+
+
 def test_session_reset_begins_a_new_epoch(echo):
     echo.ask("run", "daily")
 
