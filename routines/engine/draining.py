@@ -38,6 +38,10 @@ from routines.store.state import State
 
 log = logging.getLogger("routines")
 
+# A day whose limit is reached is over but for a turn that proves not to have started: to read all
+# its turns in each look, for hours, would cost more than to see that within the minute.
+_COUNT_AGAIN_S = 60.0
+
 
 class _HouseFull(Exception):
     """No place is free: nothing more can start in this look."""
@@ -75,7 +79,9 @@ class Drainer:
         # Sessions and groups that a look found in use, and how many turns of the day limits leave.
         self._busy: set[str] = set()
         self._busy_groups: set[str] = set()
-        self._over: dict[DayLimit, str | None] = {}
+        self._over: dict[DayLimit, bool] = {}
+        # Days whose limit was found reached, by limit and beginning: until when that is believed.
+        self._full_days: dict[tuple[DayLimit, datetime], float] = {}
 
     def drain(self, again: list[OpenEntry], now: datetime, done: Pass) -> None:
         """Claim jobs that can start, and take up those that are back in the queue.
@@ -86,6 +92,8 @@ class Drainer:
             done: Takes what can start, and what was settled instead.
         """
         self._busy, self._busy_groups, self._over = set(), set(), {}
+        awake = self._clock.awake()
+        self._full_days = {day: until for day, until in self._full_days.items() if until > awake}
         waiting = self._in_order(again)
         try:
             self._purges.finish()
@@ -212,12 +220,20 @@ class Drainer:
         """Return whether the turns of the day are used up: then the job stays queued."""
         for limit in work.limits:
             if limit not in self._over:
-                place = zone(limit.zone)
-                records = self._claims.changed_since(day_of(now, place)[0])
-                self._over[limit] = over_limit(limit, records, now=now, place=place)
-            if self._over[limit] is not None:
+                self._over[limit] = self._is_full(limit, now)
+            if self._over[limit]:
                 return True
         return False
+
+    def _is_full(self, limit: DayLimit, now: datetime) -> bool:
+        place = zone(limit.zone)
+        began = day_of(now, place)[0]
+        if (limit, began) in self._full_days:
+            return True
+        if over_limit(limit, self._claims.changed_since(began), now=now, place=place) is None:
+            return False
+        self._full_days[limit, began] = self._clock.awake() + _COUNT_AGAIN_S
+        return True
 
     def _refuse(self, job: Job, error: RoutinesError, now: datetime, done: Pass) -> None:
         """Settle a job that no agent can answer."""

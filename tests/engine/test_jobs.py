@@ -196,6 +196,32 @@ async def test_a_full_day_leaves_jobs_queued_until_the_next(stage):
     assert stage.told == ["x", "y"]
 
 
+async def test_the_turns_of_a_full_day_are_not_read_again_in_each_look(stage, monkeypatch):
+    jobs = queue(stage)
+    jobs.add("x", id="a")
+    jobs.add("y", id="b")
+    definitions = FixedDefinitions([], root=stage.root, concurrency=1)
+    definitions.limits = (DayLimit(turns=1),)
+    counted = []
+    count = ClaimStore.changed_since
+    monkeypatch.setattr(
+        ClaimStore, "changed_since", lambda *args: counted.append(args) or count(*args)
+    )
+    async with stage.running(routines=definitions):
+        for _ in range(5):
+            await step(stage)
+        assert stage.told == ["x"]
+        before = len(counted)
+        await step(stage, 40)
+        assert len(counted) == before
+
+        definitions.limits = (DayLimit(turns=2),)
+        await step(stage)
+        await step(stage)
+
+    assert stage.told == ["x", "y"]
+
+
 async def test_a_group_that_is_in_use_is_asked_for_once_in_a_look(stage, monkeypatch):
     jobs = queue(stage)
     for number in range(20):
