@@ -31,8 +31,9 @@ def work_in_session(
         UnknownAgent: Nobody is there to answer it.
     """
     work = _of_session(session, definitions, sessions, agent)
-    # The gate and the limit on lateness belong to slots alone.
-    return replace(work, prompt=prompt, only_if=None, start_within=None, files=())
+    # Gate, schedule and the limit on lateness belong to slots alone: one that comes again may be
+    # given up, and this would be lost.
+    return replace(work, prompt=prompt, only_if=None, start_within=None, schedule=None, files=())
 
 
 def _of_session(

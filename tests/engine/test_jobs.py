@@ -415,12 +415,16 @@ async def test_an_unknown_outcome_is_never_run_again(stage):
     assert len(stage.agent.turns) == 1
 
 
-async def test_an_agent_that_is_never_there_parks_a_job_and_other_work_goes_on(stage):
+@pytest.mark.parametrize("session", [None, "routine:hourly", "named:team"])
+async def test_an_agent_that_is_never_there_parks_a_job_and_other_work_goes_on(stage, session):
+    """Also in the session of a routine, whose own slots come again and are given up instead."""
     jobs = queue(stage)
-    jobs.add("x", id="a", recoveries=3)
+    jobs.add("x", id="a", recoveries=3, session=session)
     answering(stage, x=AgentUnavailable("refused"))
     jobs.add("y", id="b")
-    async with stage.running():
+    hourly = routine("hourly", every(60))
+    team = routine("team", every(60), session="named:team")
+    async with stage.running(hourly, team):
         await stage.clock.advance(timedelta(minutes=30))
 
     assert jobs.read("a").state == "parked"
