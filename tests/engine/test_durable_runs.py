@@ -716,6 +716,24 @@ async def test_refused_or_unanswered_cancel_is_none_and_is_asked_again(stage, se
     assert stage.history() == ["08:05 cancelled person"]
 
 
+async def test_cancelled_run_whose_agent_is_silent_is_held_until_it_is_said_to_be_missing(
+    stage, service
+):
+    silence = ConnectionError("nobody there")
+    service.cancels += [silence] * 50
+    service.looks += [silence] * 200
+    async with running(stage, hourly()):
+        await stage.clock.advance_to(at("08:05"))
+        stage.cancel(REF)
+        await seconds(stage, 600)
+        assert stage.history() == ["08:05 running"]
+        service.looks.clear()
+        service.runs.clear()
+        await seconds(stage, 60)
+
+    assert stage.history() == ["08:05 cancelled person"]
+
+
 async def test_cancel_that_was_taken_up_outlives_a_crash(stage, service):
     service.cancels.append("hang")
     engine = await begun(stage, hourly())
