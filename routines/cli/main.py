@@ -137,6 +137,7 @@ def main(
         width: For tests; the terminal's by default.
     """
     words = list(sys.argv[1:] if args is None else args)
+    _open_what_is_closed()
     _make_output_safe()
     call = Call(clock=clock, environ=environ, cwd=cwd, width=width)
     boundary = _Boundary(call, words)
@@ -160,6 +161,23 @@ def _invoke(words: list[str], call: Call) -> object:
 
 # How a shell asks for completions.
 _COMPLETION = "_ROUTINES_COMPLETE"
+
+
+def _open_what_is_closed() -> None:
+    """Give the null device to a standard stream that the caller closed (`>&-`).
+
+    Else an answer would be a bug, and the next file that is opened, one of the store too, would
+    get that number.
+    """
+    for name, flags, mode in (
+        ("stdin", os.O_RDONLY, "r"),
+        ("stdout", os.O_WRONLY, "w"),
+        ("stderr", os.O_WRONLY, "w"),
+    ):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, flags)  # the lowest that is free: the closed one
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def _make_output_safe() -> None:

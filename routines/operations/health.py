@@ -188,6 +188,9 @@ def _state(context: Context) -> list[Finding]:
     try:
         state = open_for_reading(path)
     except StateMissing:
+        if os.path.lexists(path):
+            text = f"{path} is no folder; no turn can start"
+            return [Finding(Level.FAIL, "state", text, "move that file away")]
         return [Finding(Level.NOTE, "state", f"{path}: not there yet", "the first turn makes it")]
     return _place(context, state)
 

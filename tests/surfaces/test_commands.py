@@ -278,6 +278,35 @@ def test_a_reader_that_goes_away_is_no_error(digest):
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("words", ["history daily-digest", "list --json", "run daily-digest"])
+def test_an_output_that_is_closed_is_no_error(digest, words):
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f"exec {sys.executable} -m routines {words} >&-"],
+        cwd=digest.root,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        stderr=subprocess.PIPE,
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("words", [("history",), ("jobs", "list")])
+def test_an_absurd_count_is_an_error_of_the_call(ws, words):
+    answer = ws.ask(*words, "-n", "9" * 20)
+
+    assert answer.code == 2
+    assert "is not in the range" in answer.err
+
+
+def test_doctor_fails_where_the_state_folder_is_a_file(ws):
+    (ws.root / ".routines").write_text("not a folder")
+
+    answer = ws.ask("doctor", "--only", "state")
+
+    assert answer.code == 1
+    assert "is no folder" in answer.out
+
+
 def test_a_narrow_encoding_never_becomes_a_traceback(digest):
     digest.done("daily-digest", berlin("2026-11-26 09:00"), reply="gr\u00fc\u00dfe \U0001f600")
     environ = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONPATH": os.getcwd()}

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 @make("history", short_help="What happened.")
 @click.argument("name", required=False)
 @click.option(
-    "-n", "count", type=click.IntRange(1), default=20, show_default=True, help="How many."
+    "-n",
+    "count",
+    type=click.IntRange(1, 1_000_000_000),
+    default=20,
+    show_default=True,
+    help="How many.",
 )
 @click.option("--outcome", metavar="OUTCOME", help="Only this outcome or state.")
 @click.option("--since", metavar="WHEN", help="Not before this; a span is ago, like 18h.")

@@ -64,7 +64,11 @@ def add(
 @make("list", short_help="What runs and what is next.")
 @click.option("--queue", help="Only of this queue.")
 @click.option(
-    "-n", "count", type=click.IntRange(min=1), default=USUAL_COUNT, help="How many at most."
+    "-n",
+    "count",
+    type=click.IntRange(1, 1_000_000_000),
+    default=USUAL_COUNT,
+    help="How many at most.",
 )
 def list_(call: Call, *, queue: str | None, count: int) -> None:
     """Show what runs of the queue, then what is next, in its order."""
