@@ -4,6 +4,7 @@ Nothing heavy is imported here: each command is a module of its own, imported wh
 """
 
 import contextlib
+import errno
 import importlib
 import os
 import sys
@@ -18,6 +19,11 @@ from routines.errors import RoutinesError, WakeupRefused
 from routines.version import VERSION
 
 EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 2, 3, 130
+
+# What a write to stdout says of a full or broken disk below it.
+_NOT_WRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+# A word of the command line may be of megabytes, and its error would fill the screen.
+_LONGEST_SAID = 2000
 
 # The module below `commands` that each command is in, in the order of the help.
 COMMANDS = {
@@ -224,10 +230,21 @@ class _Boundary:
             return error.exit_code
         if isinstance(error, SystemExit):
             return error.code if isinstance(error.code, int) else 1
+        if isinstance(error, OSError) and error.filename is None and error.errno in _NOT_WRITTEN:
+            return self._not_written(error)
         if isinstance(error, click.Abort | KeyboardInterrupt):
             self._say({"code": "interrupted", "message": "interrupted", "hint": None})
             return EXIT_INTERRUPTED
         return self._bug(error)
+
+    def _not_written(self, error: OSError) -> int:
+        """Say that the answer did not arrive; what the command did is done."""
+        # Also with --json: the place for an answer is the one that is full.
+        self._json = self._call.json = False
+        hint = "what was asked for may have been done; its output is full or broken"
+        self._say({"code": "not-written", "message": f"no answer: {error.strerror}", "hint": hint})
+        _leave_quietly()
+        return 1
 
     def _usage(self, error: click.ClickException) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # click has it from 8.2 on
@@ -262,12 +279,12 @@ class _Boundary:
             whole = {key: error.get(key) for key in ("code", "message", "hint", "path", "line")}
             self._call.answer({"error": whole})
             return
-        from routines.cli.escape import block, line
+        from routines.cli.escape import block, fit, line
 
         harmless = block if lines_kept else line
-        click.echo(f"Error: {harmless(str(error['message']))}", err=True)
-        if error.get("hint"):
-            click.echo(f"Hint: {harmless(str(error['hint']))}", err=True)
+        for word, text in (("Error", error["message"]), ("Hint", error.get("hint"))):
+            if text:
+                click.echo(f"{word}: {fit(harmless(str(text)), _LONGEST_SAID)}", err=True)
 
 
 if __name__ == "__main__":

@@ -290,6 +290,32 @@ def test_an_output_that_is_closed_is_no_error(digest, words):
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", ["list", "list --json", "--version", "no-such"])
+def test_an_answer_that_can_not_be_written_is_said_and_is_no_bug(digest, words):
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f"exec {sys.executable} -m routines {words} >/dev/full"],
+        cwd=digest.root,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    if words == "no-such":
+        assert ended.returncode == 2
+        return
+    assert ended.returncode == 1
+    first, _ = ended.stderr.splitlines()
+    assert first == "Error: no answer: No space left on device"
+
+
+def test_a_word_of_ten_thousand_characters_is_not_said_whole(ws):
+    answer = ws.ask("show", "x" * 10_000)
+
+    assert answer.code == 1
+    assert len(answer.err) < 5000
+
+
 @pytest.mark.parametrize("words", [("history",), ("jobs", "list")])
 def test_an_absurd_count_is_an_error_of_the_call(ws, words):
     answer = ws.ask(*words, "-n", "9" * 20)
@@ -423,4 +449,4 @@ def test_every_error_code_has_a_heading_in_troubleshooting():
         row.removeprefix("## ").strip("`") for row in text.splitlines() if row.startswith("## `")
     }
 
-    assert headings == {*all_codes(), "bug", "interrupted"}
+    assert headings == {*all_codes(), "bug", "interrupted", "not-written"}
