@@ -123,11 +123,6 @@ class Job:
         return max(self.not_before or self.added_at, self.added_at)
 
     @property
-    def has_own_session(self) -> bool:
-        """Whether nothing else is ever said in its conversation."""
-        return self.session == self.ref
-
-    @property
     def place(self) -> "Place":
         """Where it stands in the order."""
         return Place(

@@ -195,7 +195,7 @@ class Drainer:
         if routine is not None and self._needs.is_paused(routine, now):
             self._busy.add(job.place.session)
             return True
-        if job.has_own_session or self._needs.busy(job.session) is None:
+        if self._needs.busy(job.session) is None:
             return False
         self._busy.add(job.place.session)
         return True

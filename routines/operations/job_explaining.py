@@ -89,7 +89,7 @@ def _queued(context: Context, status: JobStatus) -> Explanation:
 
 def _waits_for(context: Context, status: JobStatus) -> str:
     state, job = context.state, status.job
-    busy = None if job.has_own_session else SessionStore(state).is_busy(job.session)
+    busy = SessionStore(state).is_busy(job.session)
     if busy is not None:
         return "its session is busy" + (f": {escaped(busy.holder)}" if busy.holder else "")
     places = islice(JobStore(state, clock=context.clock).orders.queued(), MOST_COUNTED)

@@ -140,14 +140,17 @@ class JobReturns:
     def _let_session_go(self, record: Record) -> None:
         self._leases.drop(record.occurrence.id)
         job = job_of(record)
-        if job is None or job.has_own_session:
+        if job is None:
             return
         # The claim has let go of it already, by its last line: the stamp is only taken away.
         with contextlib.suppress(StoreError):
             lease = self._sessions.take(job.session, clock=self._clock, own_claim=record.path)
             if isinstance(lease, Lease):
                 try:
-                    if lease.ledger.claim == record.path:
+                    if lease.ledger.claim == record.path and lease.ledger.is_blank:
+                        # A program keeps its own conversations: each job would leave two files.
+                        lease.forget()
+                    elif lease.ledger.claim == record.path:
                         lease.stamp(None)
                 finally:
                     lease.let_go()

@@ -138,21 +138,19 @@ class JobWork:
             routine = session.removeprefix("routine:").partition("@")[0]
         return SwitchStore(self._state).held(routine, now=now) is not None
 
-    def _session(self, job: Job, now: datetime, busy: set[str], path: str) -> Lease | bool:
-        """Take the session of a job: its lease, True where it needs none, False if it is busy."""
-        if job.has_own_session:
-            return True
+    def _session(self, job: Job, now: datetime, busy: set[str], path: str) -> Lease | None:
+        """Take the session of a job; None if it is busy. Its own too: other work may name it."""
         if not self._is_paused(job.session, now):
             lease = self._sessions.take(job.session, clock=self._clock, own_claim=path)
             if isinstance(lease, Lease):
                 return lease
         busy.add(job.place.session)
-        return False
+        return None
 
     def _take(self, job: Job, now: datetime, busy: set[str]) -> ClaimedJob | None:
         token = secrets.token_urlsafe(32)
         lease = self._session(job, now, busy, job.occurrence.claim_path)
-        if lease is False:
+        if lease is None:
             return None
         try:
             extra = {
@@ -170,8 +168,7 @@ class JobWork:
                 return None
             return self._begin(claim, job, token, lease)
         finally:
-            if isinstance(lease, Lease):
-                lease.let_go()
+            lease.let_go()
 
     def _started(self, job: Job, token: str) -> dict[str, Any]:
         return {
@@ -182,12 +179,11 @@ class JobWork:
             "worker": {"token": _hash(token)},
         }
 
-    def _begin(self, claim: Claim, job: Job, token: str, lease: Lease | bool) -> ClaimedJob:
+    def _begin(self, claim: Claim, job: Job, token: str, lease: Lease) -> ClaimedJob:
         try:
             self.leases.write(job)
-            if isinstance(lease, Lease):
-                # No lock is kept meanwhile: the stamp says whose the session is (T2).
-                lease.stamp(claim.record.path)
+            # No lock is kept meanwhile: the stamp says whose the session is (T2).
+            lease.stamp(claim.record.path)
             return ClaimedJob(
                 job, token, claim.record.reruns + 1, self._state.key(claim.record.turn_ref)
             )
@@ -244,7 +240,7 @@ class JobWork:
         claim = self._claims.hold(entry)
         if claim is None:
             return None
-        lease: Lease | bool = False
+        lease: Lease | None = None
         try:
             job = job_of(claim.record)
             if job is None or not self._may_run_again(claim.record, now):
@@ -257,14 +253,14 @@ class JobWork:
                 # It is being cancelled this moment: the next look finds out how.
                 return None
             lease = self._session(job, now, busy, claim.record.path)
-            if lease is False:
+            if lease is None:
                 return None
             token = secrets.token_urlsafe(32)
             claim.append(Event.STARTED, at=now, **self._started(job, token))
             return self._begin(claim, job, token, lease)
         finally:
             claim.let_go()
-            if isinstance(lease, Lease):
+            if lease is not None:
                 lease.let_go()
 
     def is_called_off(self, claim: Claim, now: datetime) -> bool:

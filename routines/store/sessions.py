@@ -72,6 +72,11 @@ class Ledger:
     last_at: datetime | None = None
     salt: str = ""
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is known of the session but who has it."""
+        return self.with_(claim=None, held_by=None) == Ledger(session=self.session)
+
     def with_(self, **changes: Any) -> "Ledger":
         """Return a copy with *changes*."""
         return replace(self, **changes)

@@ -382,6 +382,36 @@ def test_a_job_whose_session_is_busy_is_passed_over_and_not_lost(queue: Queue) -
     assert SessionStore(queue.state).is_busy("routine:daily") is None
 
 
+@pytest.mark.parametrize("first", ["own", "follower"])
+def test_a_job_in_its_own_session_and_one_that_follows_it_there_are_never_worked_at_once(
+    queue: Queue, first: str
+) -> None:
+    """A conversation that nothing else is said in by default can still be named by another job."""
+    session = {"own": None, "follower": "job:own"}
+    second = "follower" if first == "own" else "own"
+    queue.add(first, session=session[first])
+    taken = claim(queue)
+    queue.add(second, session=session[second])
+
+    assert queue.work.claim() is None
+    busy = SessionStore(queue.state).is_busy("job:own")
+    assert busy is not None
+    assert busy.holder == f"job:{first}"
+
+    queue.work.settle(first, taken.token, Ending.COMPLETED)
+    assert claim(queue).job.id == second
+
+
+def test_a_worked_job_leaves_no_file_of_a_session_behind(queue: Queue) -> None:
+    queue.add("a")
+    taken = claim(queue)
+
+    queue.work.settle("a", taken.token, Ending.COMPLETED)
+
+    sessions = Path(queue.state.at("sessions"))
+    assert [one for one in sessions.rglob("*") if one.is_file()] == []
+
+
 def test_a_crowd_that_waits_for_one_session_hides_nobody(queue: Queue) -> None:
     crowd = [request(f"j{number}", session="routine:daily") for number in range(3 * LOOK_AHEAD)]
     queue.jobs.add(crowd, by="ana")
