@@ -52,9 +52,7 @@ def over_limit(
     """
     start, end = day_of(now, place)
     turns, usd = 0, 0.0
-    for record in records:
-        if limit.routine is not None and record.routine != limit.routine:
-            continue
+    for record in _under(limit, records):
         begun = sum(start <= at < end for at in record.starts)
         turns += begun
         if not begun:
@@ -66,3 +64,31 @@ def over_limit(
     if limit.usd is not None and usd >= limit.usd:
         return f"${usd:.2f} of ${limit.usd:.2f} {limit.words} are spent today"
     return None
+
+
+def turns_left(
+    limit: DayLimit, records: Iterable[Record], *, now: datetime, place: ZoneInfo
+) -> int | None:
+    """Return how many more may be claimed for this day under *limit*; None for any number.
+
+    What is claimed and about to start counts as started: claimed beside it, one that is less
+    urgent could start first, and the other one would wait for another day.
+
+    Args:
+        limit: The limit; of its turns alone.
+        records: As those of `over_limit`.
+        now: The present.
+        place: The zone of the limit.
+    """
+    if limit.turns is None:
+        return None
+    start, end = day_of(now, place)
+    used = 0
+    for record in _under(limit, records):
+        used += sum(start <= at < end for at in record.starts)
+        used += record.is_about_to_start
+    return max(limit.turns - used, 0)
+
+
+def _under(limit: DayLimit, records: Iterable[Record]) -> Iterable[Record]:
+    return (one for one in records if limit.routine in (None, one.routine))

@@ -254,6 +254,11 @@ class Record:
         return self.last in _PUT_OFF
 
     @property
+    def is_about_to_start(self) -> bool:
+        """Whether it is claimed, and neither begun, nor put off, nor ended."""
+        return self.last in (Event.CLAIM.value, Event.ATTEMPT.value)
+
+    @property
     def is_durable(self) -> bool:
         """Whether its turn is a run that outlives its owner, and nothing says that it is over."""
         return self.is_under_way and bool((self.started or {}).get("durable"))

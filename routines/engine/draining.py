@@ -12,7 +12,7 @@ from datetime import datetime
 
 from routines.domain.clock import Clock
 from routines.domain.job import Job
-from routines.domain.limits import DayLimit, over_limit
+from routines.domain.limits import DayLimit, over_limit, turns_left
 from routines.domain.outcome import Outcome, Reason, Trigger
 from routines.domain.record import Owner, outcome_event
 from routines.domain.zones import day_of, zone
@@ -79,7 +79,7 @@ class Drainer:
         # Sessions and groups that a look found in use, and how many turns of the day limits leave.
         self._busy: set[str] = set()
         self._busy_groups: set[str] = set()
-        self._over: dict[DayLimit, bool] = {}
+        self._left: dict[DayLimit, int | None] = {}
         # Days whose limit was found reached, by limit and beginning: until when that is believed.
         self._full_days: dict[tuple[DayLimit, datetime], float] = {}
 
@@ -91,7 +91,7 @@ class Drainer:
             now: The present.
             done: Takes what can start, and what was settled instead.
         """
-        self._busy, self._busy_groups, self._over = set(), set(), {}
+        self._busy, self._busy_groups, self._left = set(), set(), {}
         awake = self._clock.awake()
         self._full_days = {day: until for day, until in self._full_days.items() if until > awake}
         waiting = self._in_order(again)
@@ -173,6 +173,7 @@ class Drainer:
         if claim is None:
             room.let_go()
             return
+        self._use_up(work)
         try:
             lease = self._sessions.take(job.session, clock=self._clock, own_claim=claim.record.path)
         except BaseException:
@@ -219,21 +220,29 @@ class Drainer:
     def _is_over_limit(self, work: Work, now: datetime) -> bool:
         """Return whether the turns of the day are used up: then the job stays queued."""
         for limit in work.limits:
-            if limit not in self._over:
-                self._over[limit] = self._is_full(limit, now)
-            if self._over[limit]:
+            if limit not in self._left:
+                self._left[limit] = self._left_of(limit, now)
+            if self._left[limit] == 0:
                 return True
         return False
 
-    def _is_full(self, limit: DayLimit, now: datetime) -> bool:
+    def _left_of(self, limit: DayLimit, now: datetime) -> int | None:
         place = zone(limit.zone)
         began = day_of(now, place)[0]
         if (limit, began) in self._full_days:
-            return True
-        if over_limit(limit, self._claims.changed_since(began), now=now, place=place) is None:
-            return False
+            return 0
+        records = list(self._claims.changed_since(began))
+        if over_limit(limit, records, now=now, place=place) is None:
+            return turns_left(limit, records, now=now, place=place)
         self._full_days[limit, began] = self._clock.awake() + _COUNT_AGAIN_S
-        return True
+        return 0
+
+    def _use_up(self, work: Work) -> None:
+        """Count a turn that is about to start under the limits of its day."""
+        for limit in work.limits:
+            left = self._left.get(limit)
+            if left:
+                self._left[limit] = left - 1
 
     def _refuse(self, job: Job, error: RoutinesError, now: datetime, done: Pass) -> None:
         """Settle a job that no agent can answer."""
@@ -306,6 +315,7 @@ class Drainer:
         if ready is None:
             self._unstarted.look_soon()
             return True
+        self._use_up(work)
         self._busy.add(job.place.session)
         done.ready.append(ready)
         return True

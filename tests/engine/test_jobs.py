@@ -196,6 +196,21 @@ async def test_a_full_day_leaves_jobs_queued_until_the_next(stage):
     assert stage.told == ["x", "y"]
 
 
+async def test_the_last_turns_of_a_day_go_to_the_most_urgent_jobs(stage):
+    """However many could start at once: none is claimed that another one then leaves no turn."""
+    jobs = queue(stage)
+    for priority in (6, 9, 7, 8):
+        jobs.add(f"p{priority}", id=f"p{priority}", priority=priority)
+    definitions = FixedDefinitions([], root=stage.root, concurrency=10)
+    definitions.limits = (DayLimit(turns=2),)
+    stage.agent.hold()
+    async with stage.running(routines=definitions):
+        for _ in range(3):
+            await step(stage)
+        assert sorted(stage.told) == ["p8", "p9"]
+        assert [jobs.read(one).state for one in ("p7", "p6")] == ["waiting", "waiting"]
+
+
 async def test_the_turns_of_a_full_day_are_not_read_again_in_each_look(stage, monkeypatch):
     jobs = queue(stage)
     jobs.add("x", id="a")
