@@ -143,19 +143,28 @@ class Decider:
         return f"waits if {busy} still" if busy else ""
 
     def _limited(self, routine: Routine, due: datetime) -> str:
+        over = self.over_limit(routine, due)
+        return f"skipped: limit, {over}" if over else ""
+
+    def over_limit(self, routine: Routine | None, due: datetime) -> str:
+        """Return which limit a turn at *due* would pass, in words; empty if none.
+
+        Args:
+            routine: Whose turn; None for one that belongs to no routine.
+            due: When it starts: another day begins anew.
+        """
         settings = self._context.workspace.settings
         limits = []
-        if routine.limits is not None:
+        if routine is not None and routine.limits is not None:
             limits.append(replace(routine.limits, routine=routine.name, zone=routine.zone))
         if settings.limits is not None:
             limits.append(replace(settings.limits, zone=settings.tz))
         for limit in limits:
             place = zone(limit.zone)
             start, end = day_of(self._now, place)
-            # Another day begins anew.
             over = self._over_today(limit, start) if start <= due < end else None
             if over is not None:
-                return f"skipped: limit, {over}"
+                return over
         return ""
 
     def _over_today(self, limit: DayLimit, start: datetime) -> str | None:

@@ -7,6 +7,7 @@ from routines.domain.record import Record
 from routines.engine.recipients import routine_of
 from routines.errors import UnknownJob
 from routines.operations.context import Context
+from routines.operations.deciding import Decider
 from routines.operations.explanation import Explanation, Verdict, escaped, silence
 from routines.operations.history import as_entry
 from routines.operations.job_finding import job_named, purge_record
@@ -73,9 +74,12 @@ def _queued(context: Context, status: JobStatus) -> Explanation:
     elif not alive.alive:
         said, since = silence(alive)
         verdict, instants = Verdict.OWED, since
-        why = f"{said}. The next start runs it, unless a program claims it first"
+        over = _over_limit(context, job.session, now)
+        then = "The next start runs it, unless a program claims it first"
+        why = f"{said}. {f'And until tomorrow {over}' if over else then}"
     else:
-        why = _waits_for(context, status)
+        over = _over_limit(context, job.session, now)
+        why = f"until tomorrow: {over}" if over else _waits_for(context, status)
     return Explanation(
         routine=routine_of(job.session) or job.session,
         at=job.added_at,
@@ -85,6 +89,11 @@ def _queued(context: Context, status: JobStatus) -> Explanation:
         instants=instants,
         job=job.id,
     )
+
+
+def _over_limit(context: Context, session: str, now: datetime) -> str:
+    routine = context.workspace.routines.get(routine_of(session) or "")
+    return Decider(context).over_limit(routine, now)
 
 
 def _waits_for(context: Context, status: JobStatus) -> str:

@@ -264,6 +264,19 @@ def test_explain_says_what_a_queued_job_waits_for(queue: World) -> None:
     assert queue.ask("explain", "job:none").code == 1
 
 
+def test_explain_says_that_a_queued_job_waits_for_a_day_with_turns_left(queue: World) -> None:
+    queue.settings("tz: Europe/Berlin\nagent: echo\nlimits: {turns_per_day: 1}\n")
+    queue.cron("hourly", "0 * * * *")
+    queue.done("hourly", berlin("16:00"))
+    jobs_of(queue).add("x", id="b")
+
+    over = "until tomorrow 1 of 1 turns of the workspace have started today"
+    assert over in " ".join(queue.ask("explain", "b", width=200).out.split())
+    queue.scheduler()
+    said = " ".join(queue.ask("explain", "b", width=200).out.split())
+    assert f"waiting: {over.replace('tomorrow', 'tomorrow:')}." in said
+
+
 def test_a_queued_job_has_no_record_and_the_error_says_where_it_is(queue: World) -> None:
     jobs_of(queue).add("x", id="a")
 
