@@ -31,6 +31,7 @@ class Call:
     Attributes:
         root: What `--root` said, or None.
         json: Whether `--json` was given.
+        closed: Which of `stdin`, `stdout` and `stderr` the caller has closed.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Call:
         self._width = width
         self.root: str | None = None
         self.json = False
+        self.closed: frozenset[str] = frozenset()
 
     @cached_property
     def context(self) -> "Context":

@@ -143,9 +143,9 @@ def main(
         width: For tests; the terminal's by default.
     """
     words = list(sys.argv[1:] if args is None else args)
-    _open_what_is_closed()
-    _make_output_safe()
     call = Call(clock=clock, environ=environ, cwd=cwd, width=width)
+    call.closed = _open_what_is_closed()
+    _make_output_safe()
     boundary = _Boundary(call, words)
     try:
         result = _invoke(words, call)
@@ -169,12 +169,13 @@ def _invoke(words: list[str], call: Call) -> object:
 _COMPLETION = "_ROUTINES_COMPLETE"
 
 
-def _open_what_is_closed() -> None:
-    """Give the null device to a standard stream that the caller closed (`>&-`).
+def _open_what_is_closed() -> frozenset[str]:
+    """Give the null device to a standard stream that the caller closed (`>&-`); say to which.
 
     Else an answer would be a bug, and the next file that is opened, one of the store too, would
     get that number.
     """
+    closed = set()
     for name, flags, mode in (
         ("stdin", os.O_RDONLY, "r"),
         ("stdout", os.O_WRONLY, "w"),
@@ -184,6 +185,8 @@ def _open_what_is_closed() -> None:
             number = os.open(os.devnull, flags)  # the lowest that is free: the closed one
             os.set_inheritable(number, True)
             setattr(sys, name, os.fdopen(number, mode))
+            closed.add(name)
+    return frozenset(closed)
 
 
 def _make_output_safe() -> None:

@@ -19,6 +19,7 @@ from routines.config.reader import unix_lines
 from routines.config.report import near
 from routines.config.single import Span, Text, Truth, Whole, Word
 from routines.config.walker import Key, ListOf
+from routines.domain.names import check_session_name
 from routines.domain.routine import (
     CatchUpPolicy,
     OverlapPolicy,
@@ -27,7 +28,6 @@ from routines.errors import InvalidName, UsageError
 
 # What a model can read is far less; what a pipe and a record can carry is not.
 LARGEST_PROMPT = 16 * 2**20
-_LONGEST_SESSION = 100
 
 
 def check_prompt(text: str) -> str:
@@ -43,13 +43,9 @@ def _session_word(text: str) -> str:
     """Return *text* if it says which conversation a routine continues, or raise `InvalidName`."""
     if text in _SESSIONS:
         return text
-    word, colon, name = text.partition(":")
+    word, colon, _ = text.partition(":")
     if word == "named" and colon:
-        bare = name.strip() == name and name.isprintable()
-        if bare and 0 < len(name) <= _LONGEST_SESSION:
-            return text
-        hint = f"1 to {_LONGEST_SESSION} printable characters, no space around them"
-        raise InvalidName("a named session needs a name", hint=hint)
+        return check_session_name(text)
     close = near(text, (*_SESSIONS, "named"))
     raise InvalidName(
         f"expected {_SESSION_EXPECTED}",

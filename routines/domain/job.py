@@ -413,7 +413,14 @@ def _prompt(value: Any) -> str:
         raise InvalidJob("prompt", f"it must be text, not {_kind(value)}")
     if not value.strip():
         raise InvalidJob("prompt", "it is empty", hint="say what the agent is to do")
-    size = len(value.encode("utf-8", "surrogatepass"))
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidJob(
+            "prompt",
+            f"it holds half a character at {error.start}, which has no bytes",
+            hint="a pair of surrogates that was cut: leave it out, or decode the text again",
+        ) from error
     if size > LONGEST_PROMPT:
         raise InvalidJob(
             "prompt",

@@ -24,6 +24,8 @@ _KEY = 32
 # claims/wake and claims/job lie beside claims/<routine>.
 RESERVED_ROUTINES = frozenset(["wake", "job"])
 LONGEST_ROUTINE_NAME = 100
+# Likewise: it stands in a row of each list.
+LONGEST_SESSION_NAME = 100
 
 
 class OutOfReach(ValueError):
@@ -149,3 +151,12 @@ def parse_instant(text: str) -> datetime:
         return instant.astimezone(UTC)
     except OverflowError as error:
         raise OutOfReach(f"{text!r} is in no year in UTC") from error
+
+
+def check_session_name(text: str) -> str:
+    """Return *text*, `named:NAME`, or raise `InvalidName`."""
+    name = text.removeprefix("named:")
+    if name.strip() == name and name.isprintable() and 0 < len(name) <= LONGEST_SESSION_NAME:
+        return text
+    hint = f"1 to {LONGEST_SESSION_NAME} printable characters, no space around them"
+    raise InvalidName("a named session needs a name", hint=hint)

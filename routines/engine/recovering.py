@@ -293,7 +293,7 @@ class Recoverer:
                 tries = record.idle_attempts
                 return Outcome.FAILED, Reason.NOT_STARTED, f"{tries} attempts, none started"
             case Recovery.DROP_MANUAL:
-                return Outcome.INTERRUPTED, Reason.OWNER_DIED, f"{who} died before it started"
+                return Outcome.FAILED, Reason.NOT_STARTED, f"{who} died before it started"
             case _:
                 return Outcome.INTERRUPTED, Reason.OWNER_UNKNOWN, "the claim can't be read"
 

@@ -6,7 +6,7 @@ Nothing of the SDK is imported here: `routines mcp --help` needs none of it.
 import sys
 from collections.abc import Callable
 
-from routines.errors import ExtraMissing, UsageError
+from routines.errors import ExtraMissing
 from routines.operations.context import Context
 from routines.operations.waking import ToolDesk
 
@@ -28,14 +28,8 @@ def serve(
         The exit code.
 
     Raises:
-        UsageError: It was started without a stdin or a stdout.
         ExtraMissing: The SDK is not installed, or not in a version that this is written for.
     """
-    if sys.stdin is None or sys.stdout is None:
-        raise UsageError(
-            "routines mcp speaks on stdin and stdout, and one of them is closed",
-            hint="an agent program starts it",
-        )
     try:
         from routines.mcp_server import server
     except ImportError as error:

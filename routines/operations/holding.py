@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from routines.domain.names import check_session_name
 from routines.domain.outcome import one_line
+from routines.engine.recipients import in_charge_of, routine_of
 from routines.errors import SessionBusyError, UnknownSession, UsageError
 from routines.operations.context import Context
 from routines.store.sessions import Lease, Ledger, SessionStore, native_path
@@ -26,9 +28,13 @@ def session_of(context: Context, name: str) -> str:
     nothing.
 
     Raises:
+        InvalidName: No named session can be called that.
         UnknownSession: There is none like that.
     """
-    if name.startswith(("routine:", "named:", "wake:", "job:")):
+    if name.startswith("named:"):
+        return check_session_name(name)
+    if name.startswith("job:") or routine_of(name) in context.workspace.names:
+        # It may be the first that is said there.
         return name
     routine = context.workspace.routines.get(name)
     if routine is not None:
@@ -80,7 +86,6 @@ def session_open(context: Context, session: str) -> int:
     from routines.agents.handover import hand_over
     from routines.agents.processes import run_in_foreground
     from routines.domain.ledger import chooses_id
-    from routines.engine.recipients import in_charge_of
 
     session = session_of(context, session)
     state = context.writable_state

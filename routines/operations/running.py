@@ -27,6 +27,7 @@ from routines.engine.running import Running
 from routines.errors import InvalidFiles, NoScheduler, StateUnusable, StoreError, UnknownRoutine
 from routines.operations.agents_found import AgentFound, agents_found, with_versions
 from routines.operations.context import Context
+from routines.operations.holding import session_of
 from routines.operations.life import schedulers
 from routines.operations.log_lines import log_to
 from routines.operations.wake_tools_found import HOW_TO_GET_IT, wake_tools_found
@@ -298,11 +299,14 @@ def run(
 
     Raises:
         UnknownRoutine, InvalidFiles: It can't be run.
+        InvalidName, UnknownSession: There is no such session; nothing was run.
         SessionBusyError: Its session is in use; nothing was run.
         NoScheduler: With *detach*, when nobody is alive to take it; nothing was claimed.
     """
     _check_known(context, name)
     engine = engine_of(context, live=False, is_scheduler=False)
+    # A name with a slip in it would begin a conversation of its own, and report success.
+    session = None if session is None else session_of(context, session)
     asked = {"append": append, "agent": agent, "session": session, "by": context.who}
     if detach:
         if not schedulers(context.state, now=context.clock.now()).alive:
@@ -371,7 +375,8 @@ async def _run_by_hand(
     if record is None:
         raise StoreError(
             f"{running.ref} was not started",
-            hint=f"the reason is in {context.root.state}/output; run it again",
+            hint=f"its process ended at once: mostly the disk is full (`routines doctor`). What it"
+            f" could still say is in {context.root.state}/output",
         )
     return record, interrupted
 

@@ -46,8 +46,8 @@ class Ledger:
         native_session: The id by which the program knows it, once that is known.
         minted_by: `us` or `program`: who chose that id.
         first_turn_begun: When the first turn of this epoch was about to be launched; None before.
-        turns: Finished turns over all epochs.
-        epoch_turns: Finished turns of this epoch.
+        turns: Turns that have ended, over all epochs.
+        epoch_turns: Those of this epoch after which its conversation is known to be there.
         usd_total: The running total that the program last reported for this epoch.
         tokens_total: As `usd_total`.
         claim: The stamp: the claim (below the state folder) whose turn has the session, or None.

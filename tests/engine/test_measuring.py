@@ -7,6 +7,7 @@ import pytest
 from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.record import Record
+from routines.engine.definitions import FixedDefinitions
 from routines.engine.measuring import measures
 from tests.engine.stage import MINUTE, at, every, once, routine
 
@@ -66,13 +67,24 @@ async def test_each_pass_tells_its_length(stage):
     assert {(one.seconds, one.faults) for one in passes} == {(0.0, ())}
 
 
+class Refusing(FixedDefinitions):
+    """A host whose own code fails for what is due, until it is mended."""
+
+    mended = False
+
+    def work(self, routine, *, agent=None):
+        if not self.mended:
+            raise LookupError("no such tenant")
+        return super().work(routine, agent=agent)
+
+
 async def test_pass_names_what_is_refused_until_it_no_longer_is(stage):
     passes = []
-    digest = routine(schedule=every(60), agent="nobody")
-    async with stage.running(digest, on_pass=passes.append) as engine:
+    digest = Refusing([routine(schedule=every(60))], root=stage.root, concurrency=1)
+    async with stage.running(routines=digest, on_pass=passes.append):
         await stage.clock.advance_to(at("09:01"))
         assert passes[-1].faults == ("digest",)
-        engine.replace([routine(schedule=every(60))])
+        digest.mended = True
         await stage.clock.advance_to(at("09:05"))
 
     assert passes[-1].faults == ()

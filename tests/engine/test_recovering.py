@@ -316,7 +316,7 @@ async def test_unstarted_run_by_hand_is_dropped_since_whoever_typed_it_has_gone(
     leave_claim(stage, occurrence=hand, detached=False)
     await look(stage)
 
-    assert stage.history() == ["manual 08:04 interrupted owner-died"]
+    assert stage.history() == ["manual 08:04 failed not-started"]
     assert stage.agent.turns == []
 
 

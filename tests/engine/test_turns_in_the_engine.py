@@ -108,18 +108,6 @@ async def test_unknown_agent_of_one_routine_harms_no_other(stage):
     assert stage.history("other") == ["08:05 completed"]
 
 
-async def test_slot_of_a_routine_whose_agent_is_unknown_is_owed_until_there_is_one(stage):
-    digest = routine(schedule=every(60), agent="nobody")
-    async with stage.running(digest) as engine:
-        await stage.clock.advance_to(at("09:01"))
-        assert stage.history() == []
-        assert {event.ref for event in stage.events if event.name == "fault"} == {"digest"}
-        engine.replace([routine(schedule=every(60))])
-        await stage.clock.advance_to(at("09:05"))
-
-    assert stage.history() == ["09:00 completed"]
-
-
 # The limit ---------------------------------------------------------------------------------------
 
 

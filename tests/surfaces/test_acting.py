@@ -130,6 +130,31 @@ def test_a_session_that_a_program_named_as_it_likes_is_found_by_that_name(echo):
     assert echo.ask("session", "reset", "chat-8").code == 1
 
 
+@pytest.mark.parametrize(
+    ("session", "code"),
+    [
+        ("named:", "invalid-name"),
+        ("named: a", "invalid-name"),
+        ("named:a\nb", "invalid-name"),
+        ("routine:dialy", "unknown-session"),
+        ("wake:w-none", "unknown-session"),
+        ("team", "unknown-session"),
+        ("", "unknown-session"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words", [("run", "daily"), ("wake", "--in", "1h", "look"), ("jobs", "add", "x")]
+)
+def test_a_session_that_can_not_be_meant_is_refused_and_nothing_is_begun(
+    echo, words, session, code
+):
+    answer = echo.ask(*words, "--session", session, "--json")
+
+    assert answer.code == (2 if code == "invalid-name" else 1)
+    assert json.loads(answer.out)["error"]["code"] == code
+    assert echo.ask("session", "list", "--json").out.strip() in ("[]", '{"sessions": []}')
+
+
 def test_session_reset_begins_a_new_epoch(echo):
     echo.ask("run", "daily")
 

@@ -15,6 +15,12 @@ def command(call: Call, *, session: str | None) -> int:
     itself where the program allows it. Elsewhere each wake-up begins a conversation of its own,
     unless --session names one.
     """
+    from routines.errors import UsageError
     from routines.mcp_server.opening import serve
 
+    if call.closed & {"stdin", "stdout"}:
+        raise UsageError(
+            "routines mcp speaks on stdin and stdout, and one of them is closed",
+            hint="an agent program starts it",
+        )
     return serve(call.fresh_context, session=session, note=call.note)
