@@ -298,7 +298,9 @@ class Looker:
                     extra={"routine": name or None, "error": why, "still_armed": stays},
                 )
         for name in self._faulty.keys() - faults.keys():
-            log.info("file-mended", extra={"routine": name or None})
+            # Of one that is gone nothing was mended: who watches the log would be reassured.
+            word = "file-mended" if not name or name in self._known else "file-removed"
+            log.info(word, extra={"routine": name or None})
         self._faulty = faults
 
     def _arm(self, now: datetime) -> None:

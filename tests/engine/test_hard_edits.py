@@ -84,6 +84,7 @@ def said(caplog):
             "routine-removed",
             "file-broken",
             "file-mended",
+            "file-removed",
         ):
             keys = getattr(one, "keys", None)
             lines.append(f"{one.getMessage()} {one.routine}" + (f": {keys}" if keys else ""))
@@ -160,6 +161,19 @@ async def test_file_that_turns_bad_and_good_again_loses_nothing_and_the_log_says
     broken = [one for one in caplog.records if one.getMessage() == "file-broken"]
     assert [one.still_armed for one in broken] == [True, True]
     assert all("routines/digest.yaml:1" in one.error for one in broken)
+
+
+async def test_broken_file_that_is_deleted_is_not_called_mended(stage, folder, caplog):
+    caplog.set_level(logging.INFO, "routines")
+    folder.routine("digest", OLD)
+    async with stage.running(routines=live(folder)):
+        await stage.clock.advance_to(at("08:12"))
+        folder.routine("digest", "cron: [")
+        await stage.clock.advance(3 * MINUTE)
+        os.remove(os.path.join(folder.path, "routines", "digest.yaml"))
+        await stage.clock.advance(3 * MINUTE)
+
+    assert said(caplog) == ["file-broken digest", "routine-removed digest", "file-removed digest"]
 
 
 async def test_branch_that_is_switched_away_for_a_month_and_back_is_one_counted_record(
