@@ -109,7 +109,9 @@ class One:
         return found
 
     def cancel(self, wakeup: Wakeup) -> None:
-        self.store.unwake(wakeup.session, wakeup.id, claims=self.claims)
+        self.store.unwake(
+            wakeup.session, wakeup.id, claims=self.claims, by="benchmark", at=self.now
+        )
 
     def due(self, number: int) -> Hint:
         """Make one that is due, of a session of its own; not timed."""

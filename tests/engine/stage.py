@@ -14,6 +14,7 @@ from routines.domain.routine import Routine
 from routines.domain.zones import zone
 from routines.engine import host
 from routines.engine.arming import counted
+from routines.engine.definitions import FixedDefinitions
 from routines.engine.engine import Engine
 from routines.engine.off_loop import quiet
 from routines.store import locks
@@ -58,6 +59,17 @@ def routine(name="digest", schedule=None, **changes):
         "retry": Retry(attempts=1),
     }
     return Routine(name=name, **known | changes)
+
+
+class Refusing(FixedDefinitions):
+    """A host whose own code fails for what is due, until it is mended."""
+
+    mended = False
+
+    def work(self, routine, *, agent=None):
+        if not self.mended:
+            raise LookupError("no such tenant")
+        return super().work(routine, agent=agent)
 
 
 class Counting:

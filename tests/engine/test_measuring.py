@@ -7,9 +7,8 @@ import pytest
 from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.record import Record
-from routines.engine.definitions import FixedDefinitions
 from routines.engine.measuring import measures
-from tests.engine.stage import MINUTE, at, every, once, routine
+from tests.engine.stage import MINUTE, Refusing, at, every, once, routine
 
 SLOT = Occurrence(Kind.SLOT, "digest", at("08:00"))
 
@@ -65,17 +64,6 @@ async def test_each_pass_tells_its_length(stage):
 
     assert len(passes) >= 3
     assert {(one.seconds, one.faults) for one in passes} == {(0.0, ())}
-
-
-class Refusing(FixedDefinitions):
-    """A host whose own code fails for what is due, until it is mended."""
-
-    mended = False
-
-    def work(self, routine, *, agent=None):
-        if not self.mended:
-            raise LookupError("no such tenant")
-        return super().work(routine, agent=agent)
 
 
 async def test_pass_names_what_is_refused_until_it_no_longer_is(stage):

@@ -40,10 +40,12 @@ async def companion_of(stage, http="127.0.0.1:0", **options):
 
 
 @contextlib.asynccontextmanager
-async def scheduler_of(stage, *routines, **options):
+async def scheduler_of(stage, *routines, definitions=None, **options):
     """An engine, a companion that it tells, and a client."""
     async with companion_of(stage, **options) as (companion, client):
         hooks = {"on_event": companion.on_event, "on_pass": companion.on_pass}
+        if definitions is not None:
+            hooks["routines"] = definitions
         async with stage.running(*routines, **hooks) as engine:
             yield engine, companion, client
 

@@ -13,7 +13,7 @@ from routines.operations import vital_signs as vital_signs_module
 from routines.web import server as server_module
 from routines.web.address import parse_address
 from routines.web.server import listen
-from tests.engine.stage import MINUTE, at, every, once, routine
+from tests.engine.stage import MINUTE, Refusing, at, every, once, routine
 from tests.web.scraping import companion_of, numbers, scheduler_of
 
 TOKEN = "0123456789abcdef-secret"
@@ -185,14 +185,14 @@ async def test_scheduler_whose_loop_hangs_is_not_well(stage):
 
 
 async def test_routine_that_the_store_refuses_is_a_fault_until_it_is_not(stage):
-    digest = routine(schedule=every(60), agent="nobody")
-    async with scheduler_of(stage, digest) as (engine, _, client):
+    digest = Refusing([routine(schedule=every(60))], root=stage.root, concurrency=1)
+    async with scheduler_of(stage, definitions=digest) as (_, _, client):
         await stage.clock.advance_to(at("09:01"))
         code, said = await health(client)
         assert (code, said["faults"]) == (503, ["digest"])
         assert said["why"] == ["fault: the store refuses digest"]
 
-        engine.replace([routine(schedule=every(60))])
+        digest.mended = True
         await stage.clock.advance_to(at("09:05"))
         assert (await health(client))[0] == 200
 
