@@ -219,7 +219,8 @@ async def test_turn_process_killed_between_started_and_run_has_its_start_repeate
     async with engine_of(stage):
         await eventually(lambda: last(stage, "outcome"), seconds=60)
     asked = (service / "asked").read_text().split()
-    assert len(asked) == 2
+    # Once more if the first engine looked at it before it stopped: always under the same key.
+    assert len(asked) >= 2
     assert len(set(asked)) == 1
     runs = {path.name for path in service.iterdir()} - {"asked", "done"}
     assert runs == {last(stage, "run")["run_id"]}
