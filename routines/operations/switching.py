@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from routines.domain.names import format_instant
 from routines.domain.outcome import Reason
 from routines.domain.record import Event, Record
+from routines.domain.zones import local_text
 from routines.errors import UnknownOccurrence, UsageError
 from routines.operations.cancelling import CancelResult, cancel_one, open_targets
 from routines.operations.context import Context
@@ -83,8 +83,11 @@ def pause(
     """
     now = context.clock.now()
     if until is not None and until <= now:
+        # As it was read: in the zone of the routine if it is one, else in the workspace's.
+        zone = context.zone_of(names[0] if len(names) == 1 else None)
         raise UsageError(
-            f"--until {format_instant(until)} has passed", hint=f"it is {format_instant(now)} now"
+            f"--until {local_text(until, zone)} has passed",
+            hint=f"it is {local_text(now, zone)} {zone.key} now",
         )
     chosen = _chosen(context, names, all_=all_, tags=tags)
     pausing = _pausing(context)

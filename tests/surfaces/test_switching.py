@@ -103,6 +103,30 @@ def test_pause_now_asks_what_runs_to_end(armed):
 
 
 @pytest.mark.parametrize(
+    ("words", "until", "now"),
+    [
+        (
+            ("hourly",),
+            "Sun 29 Nov 2026 09:00 +01:00",
+            "Sun 29 Nov 2026 16:18 +01:00 Europe/Berlin",
+        ),
+        (("hourly", "daily"), "Sun 29 Nov 2026 09:00 +01:00", "16:18 +01:00 Europe/Berlin"),
+        (("us",), "Sun 29 Nov 2026 09:00 -05:00", "Sun 29 Nov 2026 10:18 -05:00 America/New_York"),
+    ],
+    ids=["workspace", "two", "own-zone"],
+)
+def test_an_end_that_has_passed_is_told_in_the_zone_that_it_was_read_in(armed, words, until, now):
+    armed.routine("us", 'cron: "0 9 * * *"\ntz: America/New_York\n')
+    asked = "2026-11-29 09:00"
+
+    answer = armed.ask("pause", *words, "--until", asked)
+
+    assert answer.code == 2
+    assert f"--until {until} has passed" in answer.err
+    assert f"{now} now" in answer.err
+
+
+@pytest.mark.parametrize(
     ("words", "code", "says"),
     [
         (("pause",), 2, "which routines?"),
