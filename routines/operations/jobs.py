@@ -235,7 +235,7 @@ class Jobs:
         Raises:
             InvalidJob, JobConflict: Of any of them. None was added.
         """
-        if isinstance(jobs, str | Mapping):
+        if isinstance(jobs, str | Mapping) or not isinstance(jobs, Iterable):
             raise InvalidJob("jobs", "it must be a list of jobs", hint="for one job use add")
         requests = [request_of(one) for one in jobs]
         self._purges.finish()

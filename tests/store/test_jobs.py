@@ -976,6 +976,37 @@ def test_an_after_that_is_no_instant_in_some_zone_is_refused(queue: Queue, after
     assert refused.value.field == "after"
 
 
+@pytest.mark.parametrize("many", [None, True, -1, float("nan"), object(), "a", {"prompt": "a"}])
+def test_many_jobs_that_are_no_list_are_refused_by_that_name(queue: Queue, many: Any) -> None:
+    jobs = Jobs(queue.state.path, clock=queue.clock)
+
+    with pytest.raises(InvalidJob) as refused:
+        jobs.add_many(many)
+
+    assert refused.value.field == "jobs"
+    assert not jobs.pending()
+
+
+@pytest.mark.parametrize(
+    ("odd", "field"),
+    [
+        (None, "prompt"),
+        (7, "prompt"),
+        (b"a", "prompt"),
+        ([], "prompt"),
+        ({"prompt": "a", 7: 8}, "7"),
+    ],
+)
+def test_of_many_jobs_none_is_added_when_one_is_no_job(queue: Queue, odd: Any, field: str) -> None:
+    jobs = Jobs(queue.state.path, clock=queue.clock)
+
+    with pytest.raises(InvalidJob) as refused:
+        jobs.add_many(["first", odd])
+
+    assert refused.value.field == field
+    assert not jobs.pending()
+
+
 def test_a_wait_that_is_no_span_is_refused_by_its_name(queue: Queue) -> None:
     jobs = Jobs(queue.state.path, clock=queue.clock)
 
