@@ -45,6 +45,8 @@ from routines.store.jobs import Added, JobStore, Known, job_of
 from routines.store.state import State as StateFolder
 from routines.store.state import open_for_writing
 
+# More than there will ever be: what is longer than a word of the machine can't be counted to.
+_MOST = 999_999_999_999
 # A batch of a lane that a person can wait for.
 _LANE_AT_ONCE = 256
 # Turns that are asked to end get their own signals first.
@@ -147,6 +149,7 @@ class Jobs:
         on_change: Called when something was added or cancelled; an engine looks again then.
 
     Raises:
+        InvalidJob: *by* is no text, or empty.
         StoreError: The state folder can't be used.
     """
 
@@ -159,7 +162,8 @@ class Jobs:
         person: bool = True,
         on_change: Callable[[], None] | None = None,
     ) -> None:
-        self._by = by or host.user_at_host()
+        # What is no text would be written down, and no job of it could be read again.
+        self._by = host.user_at_host() if by is None else _said("by", by)
         self._person = person
         self._on_change = on_change
         self._clock = _system_clock() if clock is None else clock
@@ -341,7 +345,7 @@ class Jobs:
             by=self._by,
             person=self._person,
             reason=_line("reason", reason),
-            only_if_queued=bool(only_if_queued),
+            only_if_queued=_flag("only_if_queued", only_if_queued),
         )
         self._changed(answer.word == "recorded")
         return answer
@@ -368,12 +372,11 @@ class Jobs:
             raise InvalidJob(
                 "wait", f"it must be a timedelta, not {type(wait).__name__}", hint="timedelta(0)"
             )
-        said = _line("reason", reason)
-        if not said:
-            raise InvalidJob("reason", "it is empty")
+        if wait < timedelta(0):
+            raise InvalidJob("wait", "it is negative", hint="timedelta(0)")
         return self._cancels.fail_lane(
             check_lane(lane),
-            said,
+            _said("reason", reason),
             by=self._by,
             person=self._person,
             limit=_whole("limit", limit, least=1),
@@ -491,12 +494,19 @@ def status_of(state: StateFolder, claims: ClaimStore, job: Job, record: Record) 
     )
 
 
-def _whole(field: str, value: Any, *, least: int, most: int | None = None) -> int:
+def _whole(field: str, value: Any, *, least: int, most: int = _MOST) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidJob(field, f"it must be a whole number, not {type(value).__name__}")
-    if value < least or (most is not None and value > most):
-        bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise InvalidJob(field, f"{value} is out of bounds", hint=bounds)
+    if not least <= value <= most:
+        # Without the number: one of many thousand digits can't even be written.
+        raise InvalidJob(field, "it is out of bounds", hint=f"from {least} to {most}")
+    return value
+
+
+def _flag(field: str, value: Any) -> bool:
+    # The text "false" would count as true: a job that runs would be left alone, or the reverse.
+    if not isinstance(value, bool):
+        raise InvalidJob(field, f"it must be True or False, not {type(value).__name__}")
     return value
 
 
@@ -504,6 +514,13 @@ def _line(field: str, value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidJob(field, f"it must be text, not {type(value).__name__}")
     return one_line(value, most=LONGEST_DETAIL)
+
+
+def _said(field: str, value: Any) -> str:
+    line = _line(field, value)
+    if not line:
+        raise InvalidJob(field, "it is empty")
+    return line
 
 
 def _token(value: Any) -> str:

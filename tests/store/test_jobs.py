@@ -1007,13 +1007,90 @@ def test_of_many_jobs_none_is_added_when_one_is_no_job(queue: Queue, odd: Any, f
     assert not jobs.pending()
 
 
-def test_a_wait_that_is_no_span_is_refused_by_its_name(queue: Queue) -> None:
+NO_NUMBERS = (None, True, "1", 1.0, float("nan"), float("inf"), -1, 10**13, 10**5000)
+NO_NAMES = (
+    None,
+    True,
+    1,
+    float("nan"),
+    b"a",
+    [],
+    "",
+    " ",
+    " a",
+    "a\0b",
+    "a\nb",
+    "\ud800",
+    "a" * 513,
+)
+NO_TEXTS = (None, True, 1, float("nan"), b"a", [])
+# What each parameter of a call that is no field of a job can't be, and how it is asked.
+BAD: dict[str, tuple[tuple[Any, ...], Any]] = {
+    "head queue": ((*NO_NAMES[1:], "a" * 257), lambda jobs, bad: jobs.head(bad)),
+    "head limit": ((0, *NO_NUMBERS), lambda jobs, bad: jobs.head(limit=bad)),
+    "settled after": (NO_NUMBERS, lambda jobs, bad: jobs.settled(bad)),
+    "settled limit": ((0, 257, *NO_NUMBERS), lambda jobs, bad: jobs.settled(0, bad)),
+    "read job": (NO_NAMES, lambda jobs, bad: jobs.read(bad)),
+    "cancel job": (NO_NAMES, lambda jobs, bad: jobs.cancel(bad, "i")),
+    "cancel intent_id": (NO_NAMES, lambda jobs, bad: jobs.cancel("a", bad)),
+    "cancel reason": (NO_TEXTS, lambda jobs, bad: jobs.cancel("a", "i", reason=bad)),
+    "cancel only_if_queued": (
+        (None, 0, 1, "false", float("nan")),
+        lambda jobs, bad: jobs.cancel("a", "i", only_if_queued=bad),
+    ),
+    "fail_lane lane": (NO_NAMES, lambda jobs, bad: jobs.fail_lane(bad, "closed")),
+    "fail_lane reason": ((*NO_TEXTS, "", " "), lambda jobs, bad: jobs.fail_lane("l", bad)),
+    "fail_lane limit": ((0, *NO_NUMBERS), lambda jobs, bad: jobs.fail_lane("l", "no", limit=bad)),
+    "fail_lane wait": (
+        (None, True, 0, -1, float("nan"), float("inf"), "1s", timedelta(seconds=-1)),
+        lambda jobs, bad: jobs.fail_lane("l", "no", wait=bad),
+    ),
+    "purge queue": (NO_NAMES, lambda jobs, bad: jobs.purge(bad)),
+    "claim queue": (NO_NAMES[1:], lambda jobs, bad: jobs.claim(bad)),
+    "renew job": (NO_NAMES, lambda jobs, bad: jobs.renew(bad, "t")),
+    "renew token": (NO_TEXTS, lambda jobs, bad: jobs.renew("a", bad)),
+    "settle job": (NO_NAMES, lambda jobs, bad: jobs.settle(bad, "t", "completed")),
+    "settle token": (NO_TEXTS, lambda jobs, bad: jobs.settle("a", bad, "completed")),
+    "settle ending": (
+        (*NO_TEXTS, "", "done", "\ud800", "a\0b"),
+        lambda jobs, bad: jobs.settle("a", "t", bad),
+    ),
+    "settle detail": (NO_TEXTS, lambda jobs, bad: jobs.settle("a", "t", "completed", detail=bad)),
+    "settle reply": (NO_TEXTS, lambda jobs, bad: jobs.settle("a", "t", "completed", reply=bad)),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_a_parameter_can_not_be_is_refused_by_its_name_and_nothing_happens(
+    queue: Queue, what: str
+) -> None:
     jobs = Jobs(queue.state.path, clock=queue.clock)
+    jobs.add("look", id="a", lane="l")
+    bad_ones, ask = BAD[what]
 
+    for bad in bad_ones:
+        with pytest.raises(InvalidJob) as refused:
+            ask(jobs, bad)
+        assert refused.value.field == what.split()[1]
+
+    assert jobs.read("a").state == "waiting"
+    assert jobs.settled() == []
+
+
+@pytest.mark.parametrize("by", [True, 1, 0, float("nan"), b"ana", [], "", " "])
+def test_who_asks_must_be_a_text(queue: Queue, by: Any) -> None:
     with pytest.raises(InvalidJob) as refused:
-        jobs.fail_lane("pr-1", "closed", wait=0)  # type: ignore[arg-type]
+        Jobs(queue.state.path, clock=queue.clock, by=by)
 
-    assert refused.value.field == "wait"
+    assert refused.value.field == "by"
+
+
+def test_who_asks_is_kept_in_one_line_that_can_be_shown(queue: Queue) -> None:
+    jobs = Jobs(queue.state.path, clock=queue.clock, by="ana\n\ud800")
+
+    jobs.add("look", id="a")
+
+    assert jobs.read("a").job.by == "ana \\xd800"
 
 
 def test_a_job_that_is_back_in_the_queue_and_is_being_cancelled_is_passed_over(
