@@ -7,8 +7,8 @@ from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Owner, outcome_event
 from routines.store.claims import Draft
-from routines.store.control import Scheduler
 from routines.store.cursors import Cursor, Missed
+from routines.store.schedulers import Scheduler
 from routines.store.sessions import Ledger
 
 BOOT = "5f2c0a6e-0000-4000-8000-000000000001"

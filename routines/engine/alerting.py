@@ -28,9 +28,9 @@ from routines.engine.delivering import Message, deliver, plain_environment
 from routines.errors import RoutinesError, StoreBusy
 from routines.store.alerts import AlertStore
 from routines.store.claims import ClaimStore
-from routines.store.control import SwitchStore
 from routines.store.cursors import CursorStore
 from routines.store.state import State as StateFolder
+from routines.store.switches import SwitchStore
 
 log = logging.getLogger("routines")
 

@@ -13,9 +13,9 @@ from routines.domain.schedule import Schedule
 from routines.engine.definitions import Definitions
 from routines.errors import InvalidSchedule, StoreBusy, StoreError
 from routines.store.claims import ClaimStore
-from routines.store.control import Switch, SwitchStore
 from routines.store.cursors import Cursor, CursorStore, Missed, Standing
 from routines.store.state import State
+from routines.store.switches import Switch, SwitchStore
 
 log = logging.getLogger("routines")
 # Else Python prints the bare words of warnings on stderr where a host program, or a command

@@ -20,8 +20,8 @@ from routines.engine.verdicts import Verdict, cancelled
 from routines.engine.work import Work
 from routines.store import files
 from routines.store.claims import ClaimStore
-from routines.store.control import SwitchStore
 from routines.store.cursors import CursorStore
+from routines.store.switches import SwitchStore
 from routines.store.works import WorkStore
 
 # Younger claims are the newest of their routine: they were made under its lock a moment ago.

@@ -28,11 +28,11 @@ from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, Draft
-from routines.store.control import SwitchStore
 from routines.store.cursors import CursorStore, Missed, Standing
 from routines.store.places import Room
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State
+from routines.store.switches import SwitchStore
 
 log = logging.getLogger("routines")
 

@@ -20,10 +20,10 @@ from routines.engine.needs import Ready
 from routines.engine.passes import Pass
 from routines.errors import SessionBusyError, SlotRefused
 from routines.store.claims import Draft
-from routines.store.control import Switch
 from routines.store.cursors import Missed
 from routines.store.places import Room
 from routines.store.sessions import Lease
+from routines.store.switches import Switch
 
 # `fire` waits so long for a routine's lock; a pass only tries it.
 _PATIENCE_S = 5.0

@@ -18,8 +18,8 @@ from routines.domain.record import Event, Owner
 from routines.engine.work import Work
 from routines.errors import StoreError
 from routines.store import files
+from routines.store.cancels import Cancel, CancelStore
 from routines.store.claim import Claim
-from routines.store.control import Cancel, CancelStore
 from routines.store.natives import NativeStore
 from routines.store.sessions import Lease, Ledger, native_path
 from routines.store.state import State

@@ -32,11 +32,12 @@ from routines.engine.recovering import Recoverer
 from routines.engine.taking_up import TakingUp
 from routines.engine.waking import Waker
 from routines.errors import StoreError
-from routines.store.control import Cancel, CancelStore, Resumed, Switch, SwitchStore
+from routines.store.cancels import Cancel, CancelStore
 from routines.store.job_work import JobWork
 from routines.store.jobs import JobStore
 from routines.store.retention import Keep, RetentionStore
 from routines.store.state import State
+from routines.store.switches import Resumed, Switch, SwitchStore
 from routines.store.wakeups import WakeupStore
 
 log = logging.getLogger("routines")

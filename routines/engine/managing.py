@@ -34,8 +34,8 @@ from routines.engine.off_loop import in_thread
 from routines.engine.unparking import unpark
 from routines.engine.wake_snapshots import WakeupSnapshot, snapshot
 from routines.errors import NotAuthorized, RoutinesError, UnknownWakeup, UsageError, WakeupConflict
+from routines.store.cancels import CancelStore
 from routines.store.claims import ClaimStore
-from routines.store.control import CancelStore
 from routines.store.state import State
 from routines.store.wake_managing import Known, ManagedStore
 

@@ -15,10 +15,10 @@ from routines.engine.work import Work
 from routines.errors import StoreError
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore
-from routines.store.control import SwitchStore
 from routines.store.places import PlaceStore, Room
 from routines.store.sessions import Busy, Lease, SessionStore
 from routines.store.state import State
+from routines.store.switches import SwitchStore
 
 
 @dataclass(slots=True)

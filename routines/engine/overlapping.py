@@ -13,9 +13,9 @@ from routines.engine.passes import Pass
 from routines.engine.verdicts import displaced
 from routines.engine.work import Work
 from routines.errors import StoreBusy
+from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, Draft
-from routines.store.control import CancelStore
 from routines.store.state import State
 
 

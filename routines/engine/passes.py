@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from routines.domain.record import Record
 from routines.engine.needs import Ready
-from routines.store.control import Cancel
+from routines.store.cancels import Cancel
 from routines.store.cursors import Missed
 
 

@@ -11,9 +11,9 @@ from datetime import datetime
 from routines.domain.outcome import Reason
 from routines.domain.routine import Routine
 from routines.engine.arming import Arming, known_schedule, schedule_of, told
-from routines.store.control import Switch, SwitchStore
 from routines.store.cursors import Cursor, CursorStore
 from routines.store.state import State
+from routines.store.switches import Switch, SwitchStore
 
 # As long as any section under a routine's lock may take.
 _PATIENCE_S = 5.0

@@ -14,7 +14,7 @@ from routines.domain.durations import format_span
 from routines.domain.record import Owner
 from routines.domain.routine import Routine, schedule_key
 from routines.errors import StoreError
-from routines.store.control import BEAT_EVERY, Scheduler, SchedulerStore
+from routines.store.schedulers import BEAT_EVERY, Scheduler, SchedulerStore
 from routines.store.state import State
 from routines.version import VERSION
 

@@ -23,9 +23,9 @@ from routines.engine import host
 from routines.engine.ledgers import after_turn
 from routines.errors import StoreError
 from routines.store import files
+from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, OpenEntry
-from routines.store.control import CancelStore
 from routines.store.job_leases import is_worked
 from routines.store.job_settling import called_off, intents_of, settling
 from routines.store.job_work import JobWork

@@ -9,9 +9,9 @@ from routines.domain.record import Event, Record
 from routines.engine.turns import TurnSteps
 from routines.engine.work import Work
 from routines.store import files
+from routines.store.cancels import Cancel, CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore
-from routines.store.control import Cancel, CancelStore
 from routines.store.state import State
 
 

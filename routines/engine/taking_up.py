@@ -27,9 +27,9 @@ from routines.engine.verdicts import Verdict, cancelled
 from routines.engine.waking import Waker
 from routines.engine.work import Work, decode_work
 from routines.errors import RoutinesError, UnknownAgent
+from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, OpenEntry
-from routines.store.control import CancelStore
 from routines.store.state import State
 from routines.store.works import WorkStore
 

@@ -15,8 +15,8 @@ from routines.domain.wake_calls import arguments_of
 from routines.domain.wake_request import AlreadySet, WakeRequest
 from routines.domain.wakeup import Bounds, Wakeup
 from routines.errors import RoutinesError, UnknownWakeup, WakeupRefused
+from routines.store.cancels import CancelStore
 from routines.store.claims import ClaimStore
-from routines.store.control import CancelStore
 from routines.store.state import State
 from routines.store.wakeups import Unwoken, WakeupStore
 

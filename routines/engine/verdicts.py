@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event, Record
-from routines.store.control import Cancel
+from routines.store.cancels import Cancel
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from routines.domain.record import Record
 from routines.errors import UnknownOccurrence
 from routines.operations.context import Context
 from routines.operations.life import is_unwatched, schedulers
+from routines.store.cancels import CancelStore
 from routines.store.claims import ClaimStore
-from routines.store.control import CancelStore
 
 
 @dataclass(frozen=True, slots=True)

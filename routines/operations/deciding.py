@@ -18,7 +18,7 @@ from routines.operations.context import Context
 from routines.operations.life import Schedulers, schedulers
 from routines.operations.pending import Open, open_claims, session_busy
 from routines.store.claims import ClaimStore
-from routines.store.control import Switch, SwitchStore
+from routines.store.switches import Switch, SwitchStore
 
 START = "start"
 # Its policies are in the memory of its scheduler, and not in the files.

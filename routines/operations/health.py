@@ -21,7 +21,7 @@ from routines.operations.wake_tools_found import HOW_TO_GET_IT, wake_tools_found
 from routines.operations.zone_note import zone_note
 from routines.store import files
 from routines.store.claims import ClaimStore
-from routines.store.control import Scheduler
+from routines.store.schedulers import Scheduler
 from routines.store.sessions import SessionStore
 from routines.store.state import State, open_for_reading
 

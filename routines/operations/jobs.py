@@ -34,8 +34,8 @@ from routines.domain.record import Event, Record
 from routines.engine import host
 from routines.errors import InvalidJob, UnknownJob
 from routines.operations.life import state_word
+from routines.store.cancels import CancelStore
 from routines.store.claims import ClaimStore
-from routines.store.control import CancelStore
 from routines.store.job_cancels import CancelAnswer, JobCanceller, LaneFailed
 from routines.store.job_feed import JobFeed, Settled
 from routines.store.job_purges import PurgeStore

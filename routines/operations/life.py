@@ -10,7 +10,7 @@ from typing import Any
 
 from routines.domain.record import Event, Owner, Record
 from routines.store.claims import ClaimStore
-from routines.store.control import BEAT_EVERY, Scheduler, SchedulerStore
+from routines.store.schedulers import BEAT_EVERY, Scheduler, SchedulerStore
 from routines.store.state import State
 
 # Where locks and processes can't be asked about, four beats without a sign are a death.

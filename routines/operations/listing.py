@@ -22,9 +22,9 @@ from routines.operations.life import Schedulers, schedulers
 from routines.operations.past import Past
 from routines.operations.pending import Due, Held, Open, due_slots, due_words, held, open_claims
 from routines.operations.queued import count_queued
-from routines.store.control import Switch, SwitchStore
 from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
+from routines.store.switches import Switch, SwitchStore
 
 # Over all routines: what `7 DAYS` may open, so that `list` answers within a second.
 _WEEK_BUDGET = 6000

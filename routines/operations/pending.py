@@ -16,10 +16,10 @@ from routines.domain.routine import Routine
 from routines.domain.schedule import count_between, slots_between
 from routines.operations.life import Schedulers, state_word
 from routines.store.claims import ClaimStore
-from routines.store.control import Switch, SwitchStore
 from routines.store.cursors import CursorStore, Standing
 from routines.store.sessions import SessionStore
 from routines.store.state import State as StateFolder
+from routines.store.switches import Switch, SwitchStore
 
 _SECOND = timedelta(seconds=1)
 

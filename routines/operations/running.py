@@ -340,7 +340,7 @@ async def _run_by_hand(
     context: Context, engine: Engine, name: str, asked: dict[str, Any]
 ) -> tuple[Record, bool]:
     """Run one turn; a ^C cancels it, and its end is awaited."""
-    from routines.store.control import CancelStore
+    from routines.store.cancels import CancelStore
 
     loop = asyncio.get_running_loop()
     interrupted = False

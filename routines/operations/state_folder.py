@@ -6,9 +6,10 @@ from routines.domain.outcome import Outcome, Reason
 from routines.errors import SessionBusyError, StoreBusy
 from routines.operations.context import Context
 from routines.store import files
+from routines.store.cancels import CancelStore
 from routines.store.claims import ClaimStore
-from routines.store.control import CancelStore, SchedulerStore
 from routines.store.retention import Keep, Pruned, RetentionStore
+from routines.store.schedulers import SchedulerStore
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State, check_place, open_for_reading
 from routines.store.state import adopt as adopt_folder

@@ -20,8 +20,8 @@ from routines.operations.last_good import tagged
 from routines.operations.life import schedulers
 from routines.operations.pending import Held, held, held_by
 from routines.store.claims import ClaimStore
-from routines.store.control import SwitchStore
 from routines.store.cursors import CursorStore
+from routines.store.switches import SwitchStore
 
 if TYPE_CHECKING:
     from routines.engine.pausing import Pausing

@@ -11,9 +11,9 @@ from routines.domain.job import Job, short_key
 from routines.domain.outcome import Outcome, Reason, end_of_cancel
 from routines.domain.record import Owner, Record, outcome_event
 from routines.errors import StoreBusy
+from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, OpenEntry
-from routines.store.control import CancelStore
 from routines.store.job_settling import intents_of, knows_intent, settling
 from routines.store.jobs import JobStore, job_of
 from routines.store.state import State

@@ -17,8 +17,8 @@ from routines.domain.outcome import Outcome, Reason, one_line
 from routines.domain.record import Event, Owner, Record
 from routines.errors import StoreError
 from routines.store import files
+from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
-from routines.store.control import CancelStore
 from routines.store.job_leases import JobLeases
 from routines.store.job_settling import called_off, intents_of
 from routines.store.jobs import job_of

@@ -11,7 +11,7 @@ from routines.domain.names import key_of
 from routines.domain.occurrence import Occurrence
 from routines.domain.record import Event, Record
 from routines.store import files
-from routines.store.control import Cancel, CancelStore
+from routines.store.cancels import Cancel, CancelStore
 from routines.store.state import State
 
 # Lock files stay for ever, since one that is removed can be locked by two. A fixed number of them

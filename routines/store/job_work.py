@@ -21,9 +21,9 @@ from routines.domain.record import Event, Owner, Record
 from routines.domain.recovery import Here, Recovery, decide
 from routines.errors import LeaseLost, StoreBusy, StoreError, UnknownJob
 from routines.store import files
+from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, OpenEntry
-from routines.store.control import CancelStore, SwitchStore
 from routines.store.job_choosing import Choosing
 from routines.store.job_leases import JobLeases, is_worked
 from routines.store.job_returns import JobReturns, SettleAnswer
@@ -31,6 +31,7 @@ from routines.store.job_settling import called_off, intents_of, settling
 from routines.store.jobs import JobStore, job_of
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State
+from routines.store.switches import SwitchStore
 
 log = logging.getLogger("routines")
 

@@ -20,8 +20,8 @@ from routines.engine.lifecycle import Limits
 from routines.errors import RoutinesError, SessionBusyError, StoreBusy
 from routines.operations.log_lines import log_to
 from routines.operations.running import serve
+from routines.store.cancels import CancelStore
 from routines.store.claims import ClaimStore
-from routines.store.control import CancelStore
 from routines.store.state import open_for_writing
 from tests.campaigns.scheduler import Each, stub
 

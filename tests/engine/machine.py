@@ -47,9 +47,10 @@ from routines.errors import RoutinesError, StoreError
 from routines.operations.cancelling import cancel_one
 from routines.operations.switching import recover
 from routines.store import files, locks
+from routines.store.cancels import CancelStore
 from routines.store.claims import ClaimStore
-from routines.store.control import CancelStore, SwitchStore
 from routines.store.cursors import CursorStore
+from routines.store.switches import SwitchStore
 from routines.testing import START
 from tests.engine.stage import HOUR, MINUTE, SECOND, Mortal, Stage, cron, every
 

@@ -18,8 +18,8 @@ from routines.engine.definitions import FixedDefinitions
 from routines.engine.engine import Engine
 from routines.engine.off_loop import quiet
 from routines.store import locks
+from routines.store.cancels import CancelStore
 from routines.store.claims import ClaimStore
-from routines.store.control import CancelStore
 from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
 from routines.store.state import open_for_writing

@@ -18,8 +18,8 @@ from routines.domain.occurrence import Kind
 from routines.domain.retry import Retry
 from routines.domain.routine import CatchUpPolicy
 from routines.domain.timetable import offset_of
-from routines.store.control import SwitchStore
 from routines.store.retention import Keep, RetentionStore
+from routines.store.switches import SwitchStore
 from routines.testing import RecordingAgent
 from tests.engine.stage import HOUR, MINUTE, SECOND, Mortal, at, cron, every, routine
 

@@ -20,7 +20,7 @@ from routines.domain.routine import CatchUpPolicy, OverlapPolicy
 from routines.engine.off_loop import quiet
 from routines.errors import SessionBusyError, StoreError
 from routines.store import files
-from routines.store.control import CancelStore
+from routines.store.cancels import CancelStore
 from routines.store.places import PlaceStore
 from tests.engine.service import DurableRuns, Run, Service
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, every, once, routine

@@ -18,9 +18,9 @@ from routines.operations.embedded import Engine
 from routines.operations.jobs import Jobs
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore
-from routines.store.control import Switch, SwitchStore
 from routines.store.job_settling import settling
 from routines.store.places import PlaceStore
+from routines.store.switches import Switch, SwitchStore
 from tests.engine.stage import MINUTE, SECOND, Mortal, cron, every, routine
 
 

@@ -9,8 +9,8 @@ from routines.domain.outcome import Outcome
 from routines.domain.record import Event
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy
 from routines.engine import host
+from routines.store.cancels import CancelStore
 from routines.store.claims import Draft
-from routines.store.control import CancelStore
 from tests.engine.stage import HOUR, MINUTE, at, every, routine
 
 BUFFER, SUPERSEDE = OverlapPolicy.BUFFER_ONE, OverlapPolicy.SUPERSEDE

@@ -256,7 +256,7 @@ async def test_peer_notices_a_killed_engine_within_a_minute(stage):
 
 
 async def test_scheduler_that_died_without_a_word_is_moved_to_the_past(stage):
-    from routines.store.control import SchedulerStore
+    from routines.store.schedulers import SchedulerStore
 
     engine = stage.engine(routine())
     await engine.start()

@@ -17,7 +17,7 @@ from routines.engine.definitions import FixedDefinitions
 from routines.errors import WakeupRefused
 from routines.store import files
 from routines.store.alerts import AlertStore
-from routines.store.control import SwitchStore
+from routines.store.switches import SwitchStore
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, cron, once, routine
 from tests.store.crash import Unsynced
 

@@ -205,7 +205,7 @@ async def test_engine_refuses_use_in_a_forked_child(stage, monkeypatch):
 
 
 async def test_scheduler_shows_itself_while_it_lives_and_is_in_the_past_after(stage):
-    from routines.store.control import SchedulerStore
+    from routines.store.schedulers import SchedulerStore
 
     async with stage.running(routine(schedule=every(5))):
         ((live, held),) = SchedulerStore(stage.state).live()

@@ -212,7 +212,7 @@ async def test_cancel_between_claim_and_start_settles_without_running(stage, mon
 
 
 async def test_cancel_that_is_withdrawn_in_time_changes_nothing(stage):
-    from routines.store.control import CancelStore
+    from routines.store.cancels import CancelStore
 
     async with stage.running(routine(schedule=once("08:05"))):
         stage.agent.hold()
@@ -227,7 +227,7 @@ async def test_cancel_that_is_withdrawn_in_time_changes_nothing(stage):
 
 
 async def test_cancel_that_was_taken_up_cannot_be_withdrawn(stage):
-    from routines.store.control import CancelStore
+    from routines.store.cancels import CancelStore
 
     async with stage.running(routine(schedule=once("08:05"))):
         stage.agent.hold()

@@ -19,16 +19,18 @@ from routines.domain.zones import zone
 from routines.errors import StoreError
 from routines.store import files, replies
 from routines.store.alerts import AlertStore
+from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, Draft
-from routines.store.control import CancelStore, SchedulerStore, Switch, SwitchStore
 from routines.store.cursors import CursorStore
 from routines.store.natives import NativeStore
 from routines.store.places import PlaceStore, Room
 from routines.store.programs import Answered, Mark, ProgramStore
 from routines.store.retention import Keep, RetentionStore
+from routines.store.schedulers import SchedulerStore
 from routines.store.sessions import Lease, SessionStore, ledger_path
 from routines.store.state import adopt, open_for_reading, open_for_writing
+from routines.store.switches import Switch, SwitchStore
 from routines.store.wake_entries import session_folder
 from routines.store.wake_firings import FiringStore
 from routines.store.wake_managing import ManagedStore
@@ -622,7 +624,7 @@ SESSIONS = [
 ]
 
 
-# Control ---------------------------------------------------------------------------------------
+# Cancels ---------------------------------------------------------------------------------------
 
 
 def _cancels(path: str) -> CancelStore:
@@ -632,37 +634,6 @@ def _cancels(path: str) -> CancelStore:
 def _ask(state: Any, tell: Tell) -> None:
     CancelStore(state).ask(slot().ref, by="ana@studio", person=True, at=NOW)
     tell("done")
-
-
-def _pause(state: Any, tell: Tell) -> None:
-    SwitchStore(state).write(Switch("digest", "ana@studio", NOW, None, "holiday"))
-    tell("done")
-
-
-def _paused(path: str, told: Told) -> None:
-    switch = SwitchStore(open_for_reading(path)).read("digest")
-    if ["done"] in told:
-        assert switch is not None, "D5: told that it is paused"
-
-
-def _with_switch(path: str) -> Any:
-    state = _open(path)
-    SwitchStore(state).write(Switch("digest", "ana@studio", NOW, None, "holiday"))
-    return state
-
-
-def _resume(state: Any, tell: Tell) -> None:
-    assert SwitchStore(state).end("digest", by="ben@studio", at=NOW)
-    tell("done")
-
-
-def _resumed(path: str, told: Told) -> None:
-    if ["done"] in told:
-        switches = SwitchStore(open_for_reading(path))
-        assert switches.read("digest") is None, "D5: told that it is resumed"
-        resumed = switches.resumed("digest")
-        assert resumed is not None, "L20: told that it is resumed, and by whom is lost"
-        assert resumed.by == "ben@studio"
 
 
 def _asked(path: str, told: Told) -> None:
@@ -717,6 +688,77 @@ def _clear(made: Any, tell: Tell) -> None:
     tell("done")
 
 
+CANCELS = [
+    Operation("ask", ("cancels.CancelStore.ask", "objects.write"), _ask, after=_asked),
+    Operation(
+        "accept",
+        ("cancels.CancelStore.accept", "cancels.CancelStore.withdraw"),
+        _accept,
+        prepare=_with_cancel,
+    ),
+    Operation(
+        "withdraw",
+        ("cancels.CancelStore.withdraw", "cancels.CancelStore.accept"),
+        _withdraw,
+        prepare=_with_cancel,
+        after=_not_pending,
+    ),
+    Operation(
+        "take up cancel",
+        ("cancels.CancelStore.take_up",),
+        _take_up_cancel,
+        prepare=_with_cancel,
+        after=_still_called_off,
+    ),
+    Operation("clear", ("cancels.CancelStore.clear",), _clear, prepare=_with_cancel),
+]
+
+
+# Switches --------------------------------------------------------------------------------------
+
+
+def _pause(state: Any, tell: Tell) -> None:
+    SwitchStore(state).write(Switch("digest", "ana@studio", NOW, None, "holiday"))
+    tell("done")
+
+
+def _paused(path: str, told: Told) -> None:
+    switch = SwitchStore(open_for_reading(path)).read("digest")
+    if ["done"] in told:
+        assert switch is not None, "D5: told that it is paused"
+
+
+def _with_switch(path: str) -> Any:
+    state = _open(path)
+    SwitchStore(state).write(Switch("digest", "ana@studio", NOW, None, "holiday"))
+    return state
+
+
+def _resume(state: Any, tell: Tell) -> None:
+    assert SwitchStore(state).end("digest", by="ben@studio", at=NOW)
+    tell("done")
+
+
+def _resumed(path: str, told: Told) -> None:
+    if ["done"] in told:
+        switches = SwitchStore(open_for_reading(path))
+        assert switches.read("digest") is None, "D5: told that it is resumed"
+        resumed = switches.resumed("digest")
+        assert resumed is not None, "L20: told that it is resumed, and by whom is lost"
+        assert resumed.by == "ben@studio"
+
+
+SWITCHES = [
+    Operation("pause", ("switches.SwitchStore.write", "objects.write"), _pause, after=_paused),
+    Operation(
+        "resume", ("switches.SwitchStore.end",), _resume, prepare=_with_switch, after=_resumed
+    ),
+]
+
+
+# Schedulers ------------------------------------------------------------------------------------
+
+
 def _enter_beat_leave(state: Any, tell: Tell) -> None:
     store = SchedulerStore(state)
     fd = store.enter(scheduler())
@@ -737,6 +779,24 @@ def _scheduler_is_known(path: str, told: Told) -> None:
     assert not [*store.live()]
 
 
+SCHEDULERS = [
+    Operation(
+        "scheduler",
+        (
+            "schedulers.SchedulerStore.enter",
+            "schedulers.SchedulerStore.beat",
+            "schedulers.SchedulerStore.leave",
+            "objects.write",
+        ),
+        _enter_beat_leave,
+        after=_scheduler_is_known,
+    ),
+]
+
+
+# Places ----------------------------------------------------------------------------------------
+
+
 def _place(state: Any, tell: Tell) -> None:
     places = PlaceStore(state)
     first = places.take(places=2, group="disk")
@@ -754,43 +814,7 @@ def _places_are_free(path: str, told: Told) -> None:
     room.let_go()
 
 
-CONTROL = [
-    Operation("ask", ("control.CancelStore.ask",), _ask, after=_asked),
-    Operation(
-        "accept",
-        ("control.CancelStore.accept", "control.CancelStore.withdraw"),
-        _accept,
-        prepare=_with_cancel,
-    ),
-    Operation(
-        "withdraw",
-        ("control.CancelStore.withdraw", "control.CancelStore.accept"),
-        _withdraw,
-        prepare=_with_cancel,
-        after=_not_pending,
-    ),
-    Operation(
-        "take up cancel",
-        ("control.CancelStore.take_up",),
-        _take_up_cancel,
-        prepare=_with_cancel,
-        after=_still_called_off,
-    ),
-    Operation("clear", ("control.CancelStore.clear",), _clear, prepare=_with_cancel),
-    Operation("pause", ("control.SwitchStore.write",), _pause, after=_paused),
-    Operation(
-        "resume", ("control.SwitchStore.end",), _resume, prepare=_with_switch, after=_resumed
-    ),
-    Operation(
-        "scheduler",
-        (
-            "control.SchedulerStore.enter",
-            "control.SchedulerStore.beat",
-            "control.SchedulerStore.leave",
-        ),
-        _enter_beat_leave,
-        after=_scheduler_is_known,
-    ),
+PLACES = [
     Operation(
         "place", ("places.PlaceStore.take", "places.Room.let_go"), _place, after=_places_are_free
     ),
@@ -1473,7 +1497,10 @@ OPERATIONS = [
     *CLAIMS,
     *CURSORS,
     *SESSIONS,
-    *CONTROL,
+    *CANCELS,
+    *SWITCHES,
+    *SCHEDULERS,
+    *PLACES,
     *REPLIES,
     *ALERTS,
     *STATE,

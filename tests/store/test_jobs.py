@@ -22,11 +22,11 @@ from routines.errors import (
 from routines.operations.jobs import Jobs
 from routines.store import files, locks
 from routines.store.claims import ClaimStore
-from routines.store.control import Switch, SwitchStore
 from routines.store.job_choosing import LOOK_AHEAD
 from routines.store.job_feed import JobFeed
 from routines.store.job_settling import settling
 from routines.store.sessions import Lease, SessionStore
+from routines.store.switches import Switch, SwitchStore
 from tests.builders import NOW
 from tests.store.job_operations import Queue, job_ends, request
 

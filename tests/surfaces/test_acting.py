@@ -14,9 +14,9 @@ from routines.domain.wake_request import WakeRequest
 from routines.domain.wake_texts import tools
 from routines.domain.wakeup import DEFAULT_BOUNDS
 from routines.domain.zones import zone
+from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore
-from routines.store.control import CancelStore
 from routines.store.sessions import SessionStore
 from routines.store.wake_firings import FiringStore
 from routines.store.wakeups import WakeupStore

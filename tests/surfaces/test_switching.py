@@ -7,7 +7,7 @@ import pytest
 
 from routines.domain.record import Event
 from routines.store.claims import ClaimStore
-from routines.store.control import SwitchStore
+from routines.store.switches import SwitchStore
 from tests.surfaces.world import NOW, World, berlin
 
 

@@ -18,8 +18,8 @@ from routines.domain.schedule import from_spec
 from routines.store import locks
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, Draft
-from routines.store.control import SchedulerStore
 from routines.store.cursors import Cursor, CursorStore, Missed
+from routines.store.schedulers import SchedulerStore
 from routines.store.sessions import Ledger, SessionStore
 from routines.store.state import State, open_for_writing
 from tests.builders import FakeClock, owner, scheduler
