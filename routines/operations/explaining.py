@@ -9,7 +9,7 @@ from routines.domain.record import Record
 from routines.domain.routine import Routine
 from routines.domain.schedule import Schedule, from_spec
 from routines.domain.zones import EARLIEST, local_text
-from routines.errors import RoutinesError, UnknownOccurrence
+from routines.errors import InvalidFiles, RoutinesError, UnknownOccurrence
 from routines.operations.context import Context
 from routines.operations.entries import Entry
 from routines.operations.explanation import Explanation, Verdict, escaped, silence
@@ -45,6 +45,7 @@ def explain(context: Context, routine: str, when: str | None = None) -> Explanat
 
     Raises:
         UnknownRoutine: There never was a routine of that name.
+        InvalidFiles: Its file is broken, and nothing is recorded of it.
         UnknownOccurrence: It has no schedule, and nothing is recorded of it.
         UnknownJob: There is no such job.
     """
@@ -157,6 +158,9 @@ class _Explainer:
         until = self.now if named.at is None else next_day(self.context, named) - _SECOND
         slot = None if self.schedule is None else self.schedule.newest_at_or_before(until)
         slot = slot or (None if self.schedule is None else self.schedule.next_after(self.now))
+        if slot is None and self.name in self.context.workspace.broken:
+            # "It has no schedule" would send a person away from what is wrong.
+            raise InvalidFiles(self.context.workspace.broken[self.name])
         if slot is None:
             raise UnknownOccurrence(
                 f"nothing is recorded of {self.name}, and it has no schedule",

@@ -106,6 +106,16 @@ def test_a_slot_that_nobody_has_seen_was_never_due(ws):
     assert verdict(ws, "new") == "never due: no scheduler has seen new yet."
 
 
+def test_a_routine_whose_file_was_never_right_is_explained_by_what_is_wrong_with_it(ws):
+    ws.routine("each", "every: 5s\nprompt: hi\n")
+
+    answer = ws.ask("explain", "each")
+
+    assert answer.code == 1
+    assert "routines/each.yaml:1:8: every: 5s" in answer.err
+    assert "no schedule" not in answer.err
+
+
 def test_a_full_house_says_how_long_the_line_is(ws):
     ws.settings("tz: Europe/Berlin\nagent: echo\nconcurrency: 1\n")
     ws.scheduler()
