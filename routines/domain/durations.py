@@ -37,6 +37,12 @@ def parse_span(text: str) -> timedelta:
     return timedelta(seconds=seconds)
 
 
+def is_negative(text: str) -> bool:
+    """Return whether *text* is a span with a minus before it, which no span is."""
+    sign, _, span = text.strip().partition("-")
+    return not sign and _SPAN.fullmatch(span) is not None
+
+
 def format_span(span: timedelta) -> str:
     """Return *span* exactly, as `parse_span` reads it: `1h30m`; `0s` for none."""
     left = int(span.total_seconds())

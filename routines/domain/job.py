@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from routines.domain.durations import format_span, parse_span
+from routines.domain.durations import format_span, is_negative, parse_span
 from routines.domain.names import OutOfReach, format_instant, key_of, parse_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason
@@ -436,6 +436,8 @@ def _after(value: Any, now: datetime) -> tuple[str | None, datetime | None]:
         return None, None
     span: timedelta | None = value if isinstance(value, timedelta) else None
     if isinstance(value, str):
+        if is_negative(value):
+            raise _before_now()
         try:
             span = parse_span(value)
         except InvalidSpan as error:
@@ -451,7 +453,7 @@ def _after(value: Any, now: datetime) -> tuple[str | None, datetime | None]:
                 ) from error
     if span is not None:
         if span < timedelta(0):
-            raise InvalidJob("after", "a span must not be negative")
+            raise _before_now()
         try:
             return format_span(span), _in_reach(now + span)
         except (OverflowError, OutOfReach):
@@ -465,6 +467,10 @@ def _after(value: Any, now: datetime) -> tuple[str | None, datetime | None]:
     except OutOfReach:
         raise InvalidJob("after", "it is too far ahead") from None
     return format_instant(instant), instant
+
+
+def _before_now() -> InvalidJob:
+    return InvalidJob("after", "a span must not be negative", hint="leave it out to start at once")
 
 
 def _in_reach(instant: datetime) -> datetime:

@@ -4,7 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from routines.errors import RoutinesError, UnknownAgent, UnknownJob
+from routines.errors import (
+    InvalidJob,
+    InvalidSpan,
+    InvalidWhen,
+    UnknownAgent,
+    UnknownJob,
+)
 from routines.operations.context import Context
 from routines.operations.job_finding import find_job
 from routines.operations.jobs import Jobs, JobStatus, head_of
@@ -108,15 +114,18 @@ def add_job(
 
 def _after(context: Context, after: str | None) -> str | datetime | None:
     """Return `--after` as a span, or as the instant that WHEN names in the workspace's zone."""
-    from routines.domain.durations import parse_span
+    from routines.domain.durations import is_negative, parse_span
     from routines.domain.when import parse_when
 
-    if after is None:
-        return None
+    if after is None or is_negative(after):
+        return after
     try:
         parse_span(after)
-    except RoutinesError:
-        return parse_when(after, zone=context.zone, now=context.clock.now(), past=False)
+    except InvalidSpan:
+        try:
+            return parse_when(after, zone=context.zone, now=context.clock.now(), past=False)
+        except InvalidWhen as error:
+            raise InvalidJob("after", error.message, hint=error.hint) from error
     return after
 
 

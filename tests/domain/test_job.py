@@ -72,6 +72,7 @@ REFUSED = [
     ("after", datetime(2026, 7, 1, 9)),
     ("after", 600),
     ("after", timedelta(seconds=-1)),
+    ("after", "-5m"),
     ("after", timedelta(days=3_000_000)),
 ]
 

@@ -63,6 +63,24 @@ def test_what_can_not_be_used_is_refused_and_named(
     assert answer(queue, "jobs") == []
 
 
+@pytest.mark.parametrize(
+    ("after", "message"),
+    [
+        ("-5m", "after: a span must not be negative"),
+        ("soon", "after: 'soon' is no time"),
+        ("5", "after: 5: 5 what?"),
+    ],
+)
+def test_an_after_that_can_not_be_used_is_refused_as_a_field_of_a_job(
+    queue: World, after: str, message: str
+) -> None:
+    found = queue.ask("jobs", "add", "--after", after, "x", "--json")
+
+    refused = json.loads(found.out)["error"]
+    assert (found.code, refused["code"], refused["message"]) == (2, "invalid-job", message)
+    assert answer(queue, "jobs") == []
+
+
 def test_a_job_may_be_for_an_agent_program_that_has_a_preset(queue: World) -> None:
     assert answer(queue, "jobs", "add", "--agent", "codex", "x")["job"]["agent"] == "codex"
 
