@@ -11,7 +11,7 @@ from routines.operations.deciding import Decider
 from routines.operations.explanation import Explanation, Verdict, escaped, silence
 from routines.operations.history import as_entry
 from routines.operations.job_finding import job_named, purge_record
-from routines.operations.jobs import JobStatus
+from routines.operations.job_status import JobStatus
 from routines.operations.life import schedulers
 from routines.operations.pending import Held, held_by, ordinal
 from routines.operations.queued import MOST_COUNTED

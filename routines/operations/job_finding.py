@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from routines.domain.record import Record
 from routines.operations.context import Context
-from routines.operations.jobs import JobStatus, standing_of
+from routines.operations.job_status import JobStatus, standing_of
 from routines.store import files
 from routines.store.claims import ClaimStore
 from routines.store.jobs import JobStore

@@ -13,14 +13,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any
 
 from routines.domain.clock import Clock
 from routines.domain.job import (
     DEFAULT_QUEUE,
     MOST_SETTLED,
-    Job,
     JobRequest,
     check_ending,
     check_id,
@@ -28,22 +26,18 @@ from routines.domain.job import (
     check_queue,
     request_of,
 )
-from routines.domain.names import format_instant
-from routines.domain.outcome import LONGEST_DETAIL, State, one_line
-from routines.domain.record import Event, Record
+from routines.domain.outcome import LONGEST_DETAIL, one_line
 from routines.engine import host
 from routines.errors import InvalidJob, UnknownJob
-from routines.operations.life import state_word
-from routines.store.cancels import CancelStore
+from routines.operations.job_status import JobStatus, head_of, standing_of
 from routines.store.claims import ClaimStore
 from routines.store.job_cancels import CancelAnswer, JobCanceller, LaneFailed
 from routines.store.job_feed import JobFeed, Settled
 from routines.store.job_purges import PurgeStore
 from routines.store.job_returns import SettleAnswer
 from routines.store.job_work import ClaimedJob, JobWork
-from routines.store.jobs import Added, JobStore, Known, job_of
-from routines.store.state import State as StateFolder
-from routines.store.state import open_for_writing
+from routines.store.jobs import Added, JobStore, job_of
+from routines.store.state import State, open_for_writing
 
 # More than there will ever be: what is longer than a word of the machine can't be counted to.
 _MOST = 999_999_999_999
@@ -51,57 +45,6 @@ _MOST = 999_999_999_999
 _LANE_AT_ONCE = 256
 # Turns that are asked to end get their own signals first.
 _LANE_WAIT = timedelta(seconds=30)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobStatus:
-    """One job, and where it stands.
-
-    Attributes:
-        job: What was asked.
-        state: `waiting` (queued), `deferred` (queued, not before its time), `claimed`, `running`,
-            `retrying`, `parked`, `lost`, `unknown`, `settled`.
-        outcome, reason, detail: How it ended; None, None and empty before that.
-        recovered: How many of its recoveries are used.
-        cancel_asked: Whether its cancel was asked for and has not ended it yet.
-        claimed_at, started_at, ended_at: When; None for what has not happened.
-        reply: The beginning of the reply, or None.
-    """
-
-    job: Job
-    state: str
-    outcome: str | None = None
-    reason: str | None = None
-    detail: str = ""
-    recovered: int = 0
-    cancel_asked: bool = False
-    claimed_at: datetime | None = None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    reply: str | None = None
-
-    @property
-    def id(self) -> str:
-        """The job's id."""
-        return self.job.id
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as `routines jobs --json` shows it."""
-        asked = self.job.to_json()
-        del asked["digest"], asked["number"]
-        return {
-            **asked,
-            "state": self.state,
-            "outcome": self.outcome,
-            "reason": self.reason,
-            "detail": self.detail,
-            "recovered": self.recovered,
-            "cancel_asked": self.cancel_asked,
-            "claimed_at": _text(self.claimed_at),
-            "started_at": _text(self.started_at),
-            "ended_at": _text(self.ended_at),
-            "reply": self.reply,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +74,6 @@ class SettledJob:
     ended_at: datetime | None
     reply: str | None
     purged: int | None
-
-
-def _text(at: datetime | None) -> str | None:
-    return None if at is None else format_instant(at)
 
 
 class Jobs:
@@ -169,7 +108,7 @@ class Jobs:
         self._clock = _system_clock() if clock is None else clock
         here = host.here()
         path = os.path.abspath(os.fspath(state))
-        self._state: StateFolder = open_for_writing(path, boot=here.boot)
+        self._state: State = open_for_writing(path, boot=here.boot)
         owner = host.owner()
         self._jobs = JobStore(self._state, clock=self._clock)
         self._work = JobWork(self._state, self._jobs, clock=self._clock, owner=owner, here=here)
@@ -438,60 +377,6 @@ class Jobs:
         job_id, secret = check_id(job, "job"), _token(token)
         self._work.publish_ended()
         return self._work.settle(job_id, secret, said, detail=line, reply=reply)
-
-
-def head_of(
-    state: StateFolder, store: JobStore, *, queue: str | None, limit: int
-) -> list[JobStatus]:
-    """Return what runs of a queue, then what is next in it, at most *limit*."""
-    claims = ClaimStore(state)
-    found = []
-    for record in store.open_records():
-        job = job_of(record)
-        if job is not None and queue in (None, job.queue):
-            found.append(status_of(state, claims, job, record))
-    found.sort(key=lambda one: (one.state != State.RUNNING.value, one.job.place.order))
-    # A few more names than are shown: some may lead to what was claimed this moment.
-    for place in islice(store.orders.queued(queue), limit + len(found) + 16):
-        if len(found) >= limit:
-            break
-        job = store.peek(place)
-        if job is not None and not claims.is_claimed(job.occurrence):
-            found.append(JobStatus(job=job, state=State.WAITING.value))
-    return found[:limit]
-
-
-def standing_of(state: StateFolder, store: JobStore, claims: ClaimStore, known: Known) -> JobStatus:
-    """Return where a job stands, claimed or not."""
-    if known.record is not None:
-        return status_of(state, claims, known.job, known.record)
-    if not known.is_queued:
-        detail = "its record is not kept any more"
-        return JobStatus(job=known.job, state=State.SETTLED.value, detail=detail)
-    queued = State.DEFERRED if store.orders.is_waiting(known.job) else State.WAITING
-    return JobStatus(job=known.job, state=queued.value)
-
-
-def status_of(state: StateFolder, claims: ClaimStore, job: Job, record: Record) -> JobStatus:
-    """Return where a claimed job stands."""
-    end = record.end or {}
-    last = record.events[-1] if record.events else {}
-    asked = record.end is None and (
-        record.last == Event.CANCELLING.value or CancelStore(state).pending(record.ref) is not None
-    )
-    return JobStatus(
-        job=job,
-        state=state_word(claims, record),
-        outcome=None if record.outcome is None else record.outcome.value,
-        reason=None if record.reason is None else record.reason.value,
-        detail=str(end.get("detail") or last.get("detail") or ""),
-        recovered=record.reruns,
-        cancel_asked=asked,
-        claimed_at=record.claimed_at,
-        started_at=record.started_at,
-        ended_at=record.ended_at,
-        reply=end.get("reply") or None,
-    )
 
 
 def _whole(field: str, value: Any, *, least: int, most: int = _MOST) -> int:

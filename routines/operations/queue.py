@@ -13,7 +13,8 @@ from routines.errors import (
 )
 from routines.operations.context import Context
 from routines.operations.job_finding import find_job
-from routines.operations.jobs import Jobs, JobStatus, head_of
+from routines.operations.job_status import JobStatus, head_of
+from routines.operations.jobs import Jobs
 from routines.operations.life import schedulers
 from routines.operations.queued import count_queued
 from routines.store import files

@@ -6,7 +6,8 @@ from routines.cli.escape import block, escape, line
 from routines.cli.screens.table import Column, Row, layout
 from routines.cli.screens.words import word
 from routines.cli.times import Times, until
-from routines.operations.jobs import CancelAnswer, JobStatus
+from routines.operations.job_status import JobStatus
+from routines.operations.jobs import CancelAnswer
 from routines.operations.queue import AddedJob, QueueList
 from routines.operations.queued import MOST_COUNTED
 
