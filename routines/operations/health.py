@@ -188,6 +188,10 @@ def _state(context: Context) -> list[Finding]:
     try:
         state = open_for_reading(path)
     except StateMissing:
+        if os.path.isdir(path):
+            text = f"{path}: its file `format` is missing"
+            hint = "put it back from a copy; without it the next turn gives the folder a new id"
+            return [Finding(Level.NOTE, "state", text, hint)]
         if os.path.lexists(path):
             text = f"{path} is no folder; no turn can start"
             return [Finding(Level.FAIL, "state", text, "move that file away")]

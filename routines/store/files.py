@@ -129,9 +129,18 @@ def read(path: str) -> bytes | None:
     Raises:
         StoreError: It is there and can't be read, which is not the same.
     """
+    return read_start(path, -1)
+
+
+def read_start(path: str, most: int) -> bytes | None:
+    """Return the first *most* bytes of *path*, or None if there is no such file.
+
+    Raises:
+        StoreError: It is there and can't be read, which is not the same.
+    """
     try:
         with open(path, "rb") as file:
-            return file.read()
+            return file.read(most)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:

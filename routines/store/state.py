@@ -19,6 +19,8 @@ from routines.store import files
 
 # Raised only by a change that an older version would misread. 1: the first.
 LAYOUT = 1
+# What is larger was not written here; it is neither read whole nor shown.
+_LARGEST_FORMAT = 4096
 
 _README = """\
 This folder is written by `routines` (https://pypi.org/project/agent-routines/).
@@ -84,29 +86,67 @@ def decode_format(data: bytes, path: str) -> Format:
         StateNewer: A newer version wrote it.
         StoreError: It can't be read.
     """
-    try:
-        found: dict[str, Any] = json.loads(data)
-        layout = int(found["layout"])
-        if layout > LAYOUT:
-            raise StateNewer(
-                f"{path}: the state folder has layout {layout}, and this version knows {LAYOUT}",
-                hint="a newer version of routines wrote it: upgrade with "
-                "`pip install -U agent-routines`",
-                path=path,
-            )
-        return Format(
-            layout,
-            str(uuid.UUID(found["workspace"])),
-            int(found["inode"]),
-            int(found["device"]),
-            found["boot"],
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(
-            f"{path} can't be read: {type(error).__name__}",
-            hint="put it back from a copy, or move the whole state folder away to start anew",
+    found = _object_in(data, path)
+    layout = _number(found, "layout", path)
+    # Before anything else is looked at: another layout may have other keys.
+    if layout > LAYOUT:
+        raise StateNewer(
+            f"{path}: the state folder has layout {layout}, and this version knows {LAYOUT}",
+            hint="a newer version of routines wrote it: upgrade with "
+            "`pip install -U agent-routines`",
             path=path,
-        ) from error
+        )
+    try:
+        workspace = str(uuid.UUID(found.get("workspace")))
+    except (ValueError, TypeError, AttributeError):
+        raise _damaged(path, "its `workspace` is no id") from None
+    boot = found.get("boot")
+    if boot is not None and not isinstance(boot, str):
+        raise _damaged(path, "its `boot` is no id")
+    inode, device = _number(found, "inode", path), _number(found, "device", path)
+    return Format(layout, workspace, inode, device, boot)
+
+
+def _object_in(data: bytes, path: str) -> dict[str, Any]:
+    if len(data) > _LARGEST_FORMAT:
+        raise _damaged(path, f"it has more than {_LARGEST_FORMAT} bytes, and should have some 150")
+    if not data.strip(b"\0 \t\r\n"):
+        # What a power cut makes of a file on some file systems.
+        raise _damaged(path, "it holds nothing but NUL bytes" if b"\0" in data else "it is empty")
+    try:
+        found = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        byte = data[error.start]
+        raise _damaged(path, f"byte {error.start + 1} (0x{byte:02X}) is no text") from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise _damaged(path, f"it is no JSON ({place}: {error.msg})") from None
+    except (RecursionError, ValueError):
+        # Too deep, or a number of thousands of digits: JSON, and none of ours.
+        raise _damaged(path, "it is no JSON that routines wrote") from None
+    if not isinstance(found, dict):
+        raise _damaged(path, "it is JSON, but no object with layout, workspace, inode and device")
+    return found
+
+
+def _number(found: dict[str, Any], key: str, path: str) -> int:
+    value = found.get(key)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise _damaged(path, f"its `{key}` is " + ("missing" if value is None else "no whole number"))
+
+
+def _damaged(path: str, what: str) -> StoreError:
+    return StoreError(
+        f"{path} can't be read: {what}",
+        hint="put it back from a copy, or move the whole state folder away to start anew",
+        path=path,
+    )
+
+
+def _read_format(path: str) -> bytes | None:
+    # A byte more than is ever right: what is larger is known to be, and not read whole.
+    return files.read_start(os.path.join(path, "format"), _LARGEST_FORMAT + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +187,7 @@ def open_for_reading(path: str) -> State:
         StateMissing: There is none.
     """
     path = os.path.abspath(path)
-    data = files.read(os.path.join(path, "format"))
+    data = _read_format(path)
     if data is None:
         raise StateMissing(
             f"there is no state folder at {path}",
@@ -213,7 +253,7 @@ def check_place(path: str) -> None:
 
 def _open_or_make(path: str, boot: str | None) -> State:
     format_path = os.path.join(path, "format")
-    data = files.read(format_path)
+    data = _read_format(path)
     if data is None:
         files.make_folder(path)
         with contextlib.suppress(PermissionError):
@@ -225,7 +265,7 @@ def _open_or_make(path: str, boot: str | None) -> State:
         files.create(os.path.join(path, ".gitignore"), b"*\n")
         # Exclusive: of two that start at once, both use the id of the one that was first.
         files.create(format_path, fresh.encode())
-        data = files.read(format_path) or b""
+        data = _read_format(path) or b""
     state = State(path, decode_format(data, format_path))
     found = os.stat(path)
     if state.format.boot != boot and state.format.inode == found.st_ino:

@@ -136,28 +136,45 @@ def test_a_file_in_its_place_is_no_state_folder(state_path: str) -> None:
     assert Path(state_path).read_text() == "mine"
 
 
+_ID = "6ad0fb3c-1d5c-4a3e-9f47-0d6f0f7c2c11"
+
+
 @pytest.mark.parametrize(
-    "content",
+    ("content", "says"),
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"layout": 1}',
-        '{"layout": "x"}',
-        "\0\0\0",
-        '{"layout": 1, "workspace": 3}',
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (b"\0\0\0", "it holds nothing but NUL bytes"),
+        (b"\xff", "byte 1 (0xFF) is no text"),
+        (b'{"layout": 1, \xff', "byte 15 (0xFF) is no text"),
+        (b"{", "it is no JSON (line 1, column 2: "),
+        (b"layout: 1", "it is no JSON (line 1, column 1: "),
+        (b"[" * 4000, "it is no JSON"),
+        (b"[]", "it is JSON, but no object"),
+        (b"null", "it is JSON, but no object"),
+        (b"{}" + b" " * 5000, "it has more than 4096 bytes"),
+        (b"{}", "its `layout` is missing"),
+        (b'{"layout": "x"}', "its `layout` is no whole number"),
+        (b'{"layout": 1e999}', "its `layout` is no whole number"),
+        (b'{"layout": true}', "its `layout` is no whole number"),
+        (b'{"layout": 1}', "its `workspace` is no id"),
+        (b'{"layout": 1, "workspace": 3}', "its `workspace` is no id"),
+        (f'{{"layout": 1, "workspace": "{_ID}"}}'.encode(), "its `inode` is missing"),
+        (f'{{"layout": 1, "workspace": "{_ID}", "boot": 3}}'.encode(), "its `boot` is no id"),
     ],
 )
 def test_a_format_that_can_not_be_read_is_reported_and_never_overwritten(
-    state: State, content: str
+    state: State, content: bytes, says: str
 ) -> None:
     place = Path(state.path, "format")
-    place.write_text(content)
-    for _ in range(2):
-        with pytest.raises(StoreError, match="can't be read"):
-            open_for_writing(state.path, boot=BOOT)
-    assert place.read_text() == content
+    place.write_bytes(content)
+    for open_it in (open_for_reading, lambda path: open_for_writing(path, boot=BOOT)):
+        with pytest.raises(StoreError) as caught:
+            open_it(state.path)
+        assert f"{place} can't be read: {says}" in caught.value.message
+        assert "put it back from a copy" in (caught.value.hint or "")
+        assert "Error" not in caught.value.message
+    assert place.read_bytes() == content
 
 
 def test_of_two_that_start_at_once_both_use_one_id(state_path: str) -> None:

@@ -114,6 +114,16 @@ def test_state_says_what_it_lies_on(ws, machine, disk, code, says):
     assert says in said
 
 
+def test_a_state_folder_without_its_format_is_not_taken_for_a_file(ws, machine):
+    ws.scheduler()
+    Path(ws.state.path, "format").unlink()
+
+    code, said = line_of(ws, "state")
+
+    assert code == 0
+    assert ".routines: its file `format` is missing; put it back from a copy" in said
+
+
 def test_a_state_folder_that_others_can_read_is_a_note(ws, machine):
     ws.scheduler()
     Path(ws.state.path).chmod(0o755)
