@@ -1,6 +1,7 @@
 """The four ways to give a time, `in`, `at`, `every` and `cron`: read leniently, bounded exactly."""
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -10,7 +11,7 @@ from routines.domain.durations import format_span, parse_span
 from routines.domain.outcome import one_line
 from routines.domain.wake_words import now_text
 from routines.domain.wakeup import Bounds, Timing
-from routines.domain.when import parse_when, read_date_time
+from routines.domain.when import names_a_day, parse_when, read_date_time
 from routines.domain.zones import second_from, shown, zone
 from routines.errors import InvalidSchedule, InvalidSpan, InvalidWhen, InvalidZone, WakeupRefused
 
@@ -63,6 +64,10 @@ _ISO_SPAN = re.compile(
     r"(?:t(?:(?P<h>[0-9]{1,9})h)?(?:(?P<m>[0-9]{1,9})m)?(?:(?P<s>[0-9]{1,9})s)?)?",
     re.ASCII,
 )
+_NUMBER = r"[0-9]+(\.[0-9]+)?"
+_MOST_DIGITS = 9
+_HOURS, _MINUTES = 24, 60
+_MINUTE = timedelta(minutes=1)
 _MINUTES_LEFT_OUT = re.compile(r"([0-9]+ ?h(?:ours?|rs?)?) ?([0-9]{1,2})", re.ASCII)
 
 
@@ -89,14 +94,15 @@ def read_span(text: str) -> timedelta:
     return parse_span("".join(parts))
 
 
-def _checked_span(timing: Timing, asked: str) -> timedelta:
+def _checked_span(timing: Timing, asked: str, least: timedelta, most: timedelta) -> timedelta:
     name = timing.value
     try:
         return read_span(asked)
     except InvalidSpan as error:
-        if re.fullmatch(r"[0-9]+(\.[0-9]+)?", asked, re.ASCII):
+        if re.fullmatch(_NUMBER, asked, re.ASCII):
+            instead = _with_units(asked, least, most)
             raise WakeupRefused(
-                f'{name} "{quoted(asked)}": {quoted(asked)} what? {NOTHING} {_with_units(asked)}'
+                f'{name} "{quoted(asked)}": {quoted(asked)} what? {NOTHING} {instead}'
             ) from error
         raise refused(
             f'{name} "{quoted(asked)}" is no span of time.',
@@ -104,11 +110,27 @@ def _checked_span(timing: Timing, asked: str) -> timedelta:
         ) from error
 
 
-def _with_units(number: str) -> str:
-    whole = number.partition(".")[0][:6]
-    seconds = format_span(timedelta(seconds=int(whole)))
-    other = seconds if seconds != f"{whole}s" and int(whole) else f"{whole}m"
-    return f'Write "{whole}s" or "{other}".'
+def _with_units(number: str, least: timedelta, most: timedelta) -> str:
+    """Return what the number may have meant, as far as it would be allowed."""
+    # More digits are beyond the most in any unit.
+    count = float(number) if len(number) <= _MOST_DIGITS else 10.0**_MOST_DIGITS
+    meant: dict[timedelta, list[str]] = {}
+    for unit, seconds in {"s": 1, "m": 60, "h": 3600}.items():
+        if count * seconds <= most.total_seconds():
+            span = timedelta(seconds=int(count * seconds))
+            usual = format_span(span)
+            written = f"{int(count)}{unit}" if count == int(count) else usual
+            # `600s` is `10m`: with both it is plain which of them was meant.
+            meant[span] = [written, usual] if unit == "s" and usual != written else [written]
+    allowed = [words for span, words in meant.items() if span >= least]
+    if not meant:
+        return f'The most is "{most // _DAY}d".'
+    if not allowed:
+        return f'The least is "{format_span(least)}".'
+    if len(allowed) == 1 and len(allowed[0]) == 1:
+        return f'Write "{allowed[0][0]}"; the least is "{format_span(least)}".'
+    one, other, *_ = [word for words in allowed for word in words]
+    return f'Write "{one}" or "{other}".'
 
 
 def _later(least: str, *, can_wait: bool) -> str:
@@ -120,7 +142,7 @@ def _later(least: str, *, can_wait: bool) -> str:
 
 def checked_in(asked: str, now: datetime, bounds: Bounds, *, can_wait: bool) -> datetime:
     """Return the instant that `in` means, or refuse it."""
-    span = _checked_span(Timing.IN, asked)
+    span = _checked_span(Timing.IN, asked, bounds.ahead, bounds.furthest)
     least = format_span(bounds.ahead)
     if span < bounds.ahead:
         raise refused(
@@ -147,6 +169,8 @@ def checked_at(
     try:
         instant = second_from(parse_when(asked, zone=place, now=now, past=False))
     except InvalidWhen as error:
+        if re.fullmatch(_NUMBER, asked, re.ASCII):
+            raise refused(f'at "{quoted(asked)}" is no time.', _time_like(asked)) from error
         raise refused(
             f'at "{quoted(asked)}": {error.message}.',
             'Write it like at="2026-11-30T09:00" or at="09:00", or ask with in="10m".',
@@ -157,7 +181,7 @@ def checked_at(
         # With an offset of its own it can't be compared with the clock beside it at a glance.
         said += f" ({now_text(instant, place)})"
     if instant <= now:
-        instead = _next_like(instant, now, bounds, place)
+        instead = _next_like(asked, instant, now, bounds, place)
         raise refused(f"{said} is past: it is {now_text(now, place)}.", instead)
     if instant < now + bounds.ahead:
         least = format_span(bounds.ahead)
@@ -170,9 +194,24 @@ def checked_at(
     return instant
 
 
-def _next_like(instant: datetime, now: datetime, bounds: Bounds, place: ZoneInfo) -> str:
+def _time_like(number: str) -> str:
+    """Return how to write the instant that a bare number may have meant."""
+    if number.isdigit() and len(number) <= 2 and int(number) < _HOURS:  # noqa: PLR2004
+        return f'Write at="{int(number):02}:00" for that time of day, or in="10m" for a span.'
+    return 'Write it like at="2026-11-30T09:00" or at="09:00", or ask with in="10m".'
+
+
+def _next_like(
+    asked: str, instant: datetime, now: datetime, bounds: Bounds, place: ZoneInfo
+) -> str:
     """Return the words to ask with for the next coming of the same time of day."""
     clock, today = shown(instant, place).time(), shown(now, place).date()
+    if names_a_day(asked):
+        # Nobody who names a day means midnight: there is no time of day to repeat.
+        return (
+            "A day alone is its first moment. Write the time too, like"
+            f' at="{today + _DAY:%Y-%m-%d}T09:00", or ask with in="10m".'
+        )
     coming = datetime.combine(today, clock)
     word = "today"
     if coming < shown(now, place) + bounds.ahead:
@@ -184,9 +223,14 @@ def checked_every(
     asked: str, anchor: datetime, bounds: Bounds, place: ZoneInfo
 ) -> schedules.Schedule:
     """Return the schedule that `every` means, counted from *anchor*, or refuse it."""
-    period = _checked_span(Timing.EVERY, asked.lower().removeprefix("every "))
+    words = asked.lower().removeprefix("every ")
+    period = _checked_span(Timing.EVERY, words, bounds.apart, bounds.furthest)
     if period < bounds.apart:
-        raise _too_often(Timing.EVERY, asked, bounds, f'every="{format_span(bounds.apart)}"')
+        least = format_span(bounds.apart)
+        raise refused(
+            f'every "{quoted(asked)}" is too often; the least is {least}.',
+            f'Ask again with every="{least}".',
+        )
     # By default from now: the first firing is one period away, not at some round time before it.
     try:
         return schedules.every(period, anchor=second_from(anchor), tz=place.key)
@@ -194,7 +238,7 @@ def checked_every(
         raise refused(f'every "{quoted(asked)}": {error.message}.', sentence(error.hint)) from error
 
 
-def checked_cron(asked: str, bounds: Bounds, place: ZoneInfo) -> schedules.Schedule:
+def checked_cron(asked: str, bounds: Bounds, place: ZoneInfo) -> schedules.Cron:
     """Return the schedule that `cron` means, or refuse it."""
     try:
         schedule = schedules.cron(asked, place.key)
@@ -202,23 +246,44 @@ def checked_cron(asked: str, bounds: Bounds, place: ZoneInfo) -> schedules.Sched
         raise refused(f'cron "{quoted(asked)}": {error.message}.', sentence(error.hint)) from error
     # Over the whole pattern: "0,5 9 * * *" is a day apart at first sight.
     if not schedules.never_closer_than(schedule, bounds.apart):
-        raise _too_often(Timing.CRON, asked, bounds, _densest_cron(bounds.apart))
+        closest = format_span(schedules.shortest_gap(schedule) or timedelta(0))
+        raise refused(
+            f'cron "{quoted(asked)}" is too often: two of its times are {closest} apart;'
+            f" the least is {format_span(bounds.apart)}.",
+            f"Ask again with {_wider(schedule, bounds.apart)}.",
+        )
     return schedule
 
 
-def _densest_cron(apart: timedelta) -> str:
-    minutes = max(-(-apart // timedelta(minutes=1)), 1)
-    # A step that does not divide the hour comes too early when the hour turns.
-    if 60 % minutes:
-        return f'every="{format_span(apart)}"'
-    return f'cron="*/{minutes} * * * *"' if minutes < 60 else 'cron="0 * * * *"'  # noqa: PLR2004
+def _wider(schedule: schedules.Cron, apart: timedelta) -> str:
+    """Return what is nearest to a pattern that is too dense, and allowed."""
+    (fields,) = schedule.fields
+    minute, *others = fields.text.split()
+    step = max(-(-apart // _MINUTE), 1)
+    tries = []
+    if minute.startswith("*"):
+        # A step that does not divide the hour comes too early when the hour turns.
+        if not _MINUTES % step:
+            tries.append(f"*/{step}" if step < _MINUTES else "0")
+    else:
+        tries.append(",".join(map(str, _moved_apart(fields.minutes, step))))
+    if not minute.startswith("*") or others != ["*"] * 4:
+        tries.append(str(fields.minutes[0]))
+    for one in tries if len(others) == 4 else ():  # noqa: PLR2004
+        pattern = " ".join([one, *others])
+        if schedules.never_closer_than(schedules.cron(pattern, schedule.zone_key), apart):
+            return f'cron="{pattern}"'
+    return f'every="{format_span(apart)}"'
 
 
-def _too_often(timing: Timing, asked: str, bounds: Bounds, instead: str) -> WakeupRefused:
-    return refused(
-        f'{timing.value} "{quoted(asked)}" is too often; the least is {format_span(bounds.apart)}.',
-        f"Ask again with {instead}.",
-    )
+def _moved_apart(minutes: Sequence[int], step: int) -> list[int]:
+    """Return *minutes*, each moved on to *step* after the last, as far as the hour goes."""
+    moved: list[int] = []
+    for minute in minutes:
+        at = max(minute, moved[-1] + step) if moved else minute
+        if at < _MINUTES:
+            moved.append(at)
+    return moved
 
 
 def first_of(

@@ -45,6 +45,12 @@ def read_time(text: str) -> time | None:
         return None
 
 
+def names_a_day(text: str) -> bool:
+    """Return whether *text* names a day and no time of it: its first instant is what is read."""
+    words = text.strip().lower()
+    return words in _DAYS or re.fullmatch(_DATE, words) is not None
+
+
 def parse_when(text: str, *, zone: ZoneInfo, now: datetime, past: bool) -> datetime:
     """Return the instant that *text* names, aware UTC.
 

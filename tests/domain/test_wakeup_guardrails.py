@@ -180,8 +180,22 @@ REFUSALS = [
     ),
     ({"in_": "600"}, 'in "600": 600 what? Nothing was scheduled. Write "600s" or "10m".', None),
     ({"in_": 600}, 'in "600": 600 what? Nothing was scheduled. Write "600s" or "10m".', None),
-    ({"in_": "45"}, 'in "45": 45 what? Nothing was scheduled. Write "45s" or "45m".', None),
-    ({"every": "90"}, 'every "90": 90 what? Nothing was scheduled. Write "90s" or "1m30s".', None),
+    ({"in_": "45"}, 'in "45": 45 what? Nothing was scheduled. Write "45m" or "45h".', None),
+    # What is advised is never refused in its turn.
+    ({"in_": "10"}, 'in "10": 10 what? Nothing was scheduled. Write "10m" or "10h".', None),
+    ({"in_": "1.5"}, 'in "1.5": 1.5 what? Nothing was scheduled. Write "1m30s" or "1h30m".', None),
+    ({"in_": "0"}, 'in "0": 0 what? Nothing was scheduled. The least is "1m".', None),
+    (
+        {"in_": "100000000"},
+        'in "100000000": 100000000 what? Nothing was scheduled. The most is "366d".',
+        None,
+    ),
+    ({"every": "90"}, 'every "90": 90 what? Nothing was scheduled. Write "90m" or "90h".', None),
+    (
+        {"every": "5"},
+        'every "5": 5 what? Nothing was scheduled. Write "5h"; the least is "10m".',
+        None,
+    ),
     (
         {"at": "2026-11-29T09:00"},
         ('at "2026-11-29T09:00" is past: it is Sun 29 Nov 16:18 +01:00 Europe/Berlin.'
@@ -193,6 +207,36 @@ REFUSALS = [
         ('at "2026-11-28T18:00" is past: it is Sun 29 Nov 16:18 +01:00 Europe/Berlin.'
         " Nothing was scheduled."),
         'For today: at="2026-11-29T18:00".',
+    ),
+    (
+        {"at": "yesterday"},
+        ('at "yesterday" is past: it is Sun 29 Nov 16:18 +01:00 Europe/Berlin.'
+        " Nothing was scheduled."),
+        ("A day alone is its first moment."
+        ' Write the time too, like at="2026-11-30T09:00", or ask with in="10m".'),
+    ),
+    (
+        {"at": "2026-11-29"},
+        ('at "2026-11-29" is past: it is Sun 29 Nov 16:18 +01:00 Europe/Berlin.'
+        " Nothing was scheduled."),
+        ("A day alone is its first moment."
+        ' Write the time too, like at="2026-11-30T09:00", or ask with in="10m".'),
+    ),
+    (
+        {"at": "yesterday 18:00"},
+        ('at "yesterday 18:00" is past: it is Sun 29 Nov 16:18 +01:00 Europe/Berlin.'
+        " Nothing was scheduled."),
+        'For today: at="2026-11-29T18:00".',
+    ),
+    (
+        {"at": "9"},
+        'at "9" is no time. Nothing was scheduled.',
+        'Write at="09:00" for that time of day, or in="10m" for a span.',
+    ),
+    (
+        {"at": "1764500000"},
+        'at "1764500000" is no time. Nothing was scheduled.',
+        'Write it like at="2026-11-30T09:00" or at="09:00", or ask with in="10m".',
     ),
     (
         {"at": "2026-11-29T14:00Z"},
@@ -211,21 +255,25 @@ REFUSALS = [
         'every "5m" is too often; the least is 10m. Nothing was scheduled.',
         'Ask again with every="10m".',
     ),
-    (
-        {"cron": "*/5 * * * *"},
-        'cron "*/5 * * * *" is too often; the least is 10m. Nothing was scheduled.',
-        'Ask again with cron="*/10 * * * *".',
-    ),
-    # A day apart at first sight: the bound is proved over the pattern.
-    (
-        {"cron": "0,5 9 * * *"},
-        'cron "0,5 9 * * *" is too often; the least is 10m. Nothing was scheduled.',
-        'Ask again with cron="*/10 * * * *".',
-    ),
-    (
-        {"cron": "55,0 23,0 * * *"},
-        'cron "55,0 23,0 * * *" is too often; the least is 10m. Nothing was scheduled.',
-        'Ask again with cron="*/10 * * * *".',
+    *(
+        (
+            {"cron": asked},
+            (f'cron "{asked}" is too often: two of its times are {apart} apart; the least is 10m.'
+            " Nothing was scheduled."),
+            f"Ask again with {instead}.",
+        )
+        for asked, apart, instead in (
+            ("*/5 * * * *", "5m", 'cron="*/10 * * * *"'),
+            ("*/7 9-17 * * 1-5", "4m", 'cron="*/10 9-17 * * 1-5"'),
+            ("* 9 * * *", "1m", 'cron="*/10 9 * * *"'),
+            # A day apart at first sight: the bound is proved over the pattern.
+            ("0,5 9 * * *", "5m", 'cron="0,10 9 * * *"'),
+            ("0,5,10 * * * *", "5m", 'cron="0,10,20 * * * *"'),
+            ("50,55 9 * * *", "5m", 'cron="50 9 * * *"'),
+            ("0-59 9 * * *", "1m", 'cron="0,10,20,30,40,50 9 * * *"'),
+            ("55,0 23,0 * * *", "5m", 'cron="0 23,0 * * *"'),
+            ("0,55 * * * *", "5m", 'cron="0 * * * *"'),
+        )
     ),
     (
         {"in_": "367d"},
