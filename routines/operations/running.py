@@ -418,14 +418,20 @@ def fire(context: Context, name: str, *, slot: datetime) -> FireResult:
             ok = record.outcome in (Outcome.COMPLETED, Outcome.SKIPPED, Outcome.MISSED)
             return FireResult(0 if ok else 1, f"{ref} {_ended(record)}", record)
         case "duplicate":
-            how = "claimed before" if record is None else _ended(record)
-            return FireResult(0, f"{ref} was delivered before: {how}", record)
+            return FireResult(0, f"{ref} was delivered before{_since(record)}", record)
         case "skipped":
             return FireResult(0, f"{ref} {'skipped' if record is None else _ended(record)}", record)
         case word:
             why = "" if missed is None else f": {missed.reason.value}"
             said = "is stale, a newer slot was dealt with" if word == "stale" else f"is missed{why}"
             return FireResult(0, f"{ref} {said}", record, missed)
+
+
+def _since(record: Record | None) -> str:
+    """Return what became of a slot that was delivered before: `: completed`, ` and is running`."""
+    if record is None:
+        return ""
+    return f" and {_ended(record)}" if record.outcome is None else f": {_ended(record)}"
 
 
 def _ended(record: Record) -> str:

@@ -77,6 +77,21 @@ def test_fire_of_an_instant_that_is_no_slot_is_refused(echo):
     assert answer.err.startswith("Error: ")
 
 
+def test_fire_of_a_slot_that_was_delivered_says_what_became_of_it(echo):
+    ref = "daily@2026-11-29T08:00:00Z"
+    words = ("fire", "daily", "--slot", "2026-11-29T08:00:00Z")
+    claim = echo.claim("daily", berlin("09:00"))
+    claimed = echo.ask(*words)
+    echo.started(claim)
+    runs = echo.ask(*words)
+    echo.end(claim)
+    ended = echo.ask(*words)
+
+    assert (claimed.code, claimed.err) == (0, f"{ref} was delivered before and is claimed\n")
+    assert (runs.code, runs.err) == (0, f"{ref} was delivered before and is running\n")
+    assert (ended.code, ended.err) == (0, f"{ref} was delivered before: completed\n")
+
+
 def test_tick_says_when_nothing_was_due(echo):
     assert echo.ask("tick").out == "nothing was due\n"
     assert json.loads(echo.ask("tick", "--json").out) == {}
