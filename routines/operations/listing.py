@@ -262,8 +262,8 @@ class _Lister:
         state, count, since = self._stands(name, routine, past, mine)
         paused = self._held_by(name)
         still = state in ("broken", "paused", "disabled", "over", "by name", "no agent")
-        # What is stale is said first, and a pause holds that back too.
-        still = still or (routine is None and paused is not None)
+        # What runs or is stale is said first, and nothing comes after it all the same.
+        still = still or paused is not None or (routine is not None and not routine.enabled)
         due = self.due.get(name)
         retrying = _retrying(mine) if state == "retrying" else None
         schedule, zone = self._schedule(name, routine)

@@ -183,6 +183,31 @@ def test_resume_of_one_while_everything_is_paused_says_so(armed):
     assert held(armed) == []
 
 
+@pytest.mark.parametrize("everything", [False, True], ids=["itself", "everything"])
+def test_what_is_paused_while_it_runs_has_no_next(armed, everything):
+    armed.started(armed.claim("hourly", berlin("16:00")))
+    armed.ask("pause", "--all" if everything else "hourly")
+
+    rows = json.loads(armed.ask("list", "--json").out)["routines"]
+    (row,) = (row for row in rows if row["name"] == "hourly")
+
+    assert (row["state"], row["next"], row["due"]) == ("running", None, False)
+    assert row["paused"] is not None
+    (shown,) = (one for one in armed.ask("list").out.splitlines() if " hourly " in one)
+    assert shown.split()[:6] == ["*", "hourly", "running", "17", "m", "-"]
+
+
+def test_what_is_disabled_while_it_runs_has_no_next(armed):
+    armed.started(armed.claim("hourly", berlin("16:00")))
+    armed.routine("hourly", 'cron: "0 * * * *"\nenabled: false\n')
+
+    rows = json.loads(armed.ask("list", "--json").out)["routines"]
+
+    assert [(row["state"], row["next"]) for row in rows if row["name"] == "hourly"] == [
+        ("running", None)
+    ]
+
+
 def test_a_pause_of_a_routine_whose_file_is_gone_can_be_ended(armed):
     armed.ask("pause", "hourly")
     (armed.root / "routines" / "hourly.yaml").unlink()
