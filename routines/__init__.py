@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from routines.agents.echo import EchoAgent
     from routines.domain import schedule
     from routines.domain.agent import AgentSpec
-    from routines.domain.job import JobRequest
+    from routines.domain.job_request import JobRequest
     from routines.domain.outcome import Outcome, Reason, Trigger
     from routines.domain.record import Record
     from routines.domain.routine import CatchUpPolicy, OverlapPolicy, Routine
@@ -57,7 +57,7 @@ _HOMES = {
     "Engine": "routines.operations.embedded",
     "EngineEvent": "routines.engine.events",
     "JobConflict": "routines.errors",
-    "JobRequest": "routines.domain.job",
+    "JobRequest": "routines.domain.job_request",
     "Jobs": "routines.operations.jobs",
     "LeaseLost": "routines.errors",
     "Limits": "routines.engine.lifecycle",

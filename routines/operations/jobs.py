@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from routines.domain.clock import Clock
-from routines.domain.job import (
+from routines.domain.job import MOST_SETTLED
+from routines.domain.job_request import (
     DEFAULT_QUEUE,
-    MOST_SETTLED,
     JobRequest,
     check_ending,
     check_id,

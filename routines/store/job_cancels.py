@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import Any
 
 from routines.domain.clock import Clock
-from routines.domain.job import Job, short_key
+from routines.domain.job import Job
+from routines.domain.job_place import short_key
 from routines.domain.outcome import Outcome, Reason, end_of_cancel
 from routines.domain.record import Owner, Record, outcome_event
 from routines.errors import StoreBusy

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from routines.domain.job import Place
+from routines.domain.job_place import Place
 from routines.store.jobs import JobStore
 
 # So many names are looked at from the head of the queue, and so many from where the last look

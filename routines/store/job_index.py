@@ -1,15 +1,15 @@
 """Names that sort as jobs go: an index says which job is next, and nothing else.
 
-A name is empty and its path is the order (`domain.job.Place`): choosing the next job lists a few
-small folders, however many jobs there are. An index only ever names what is kept elsewhere: a name
-too many is removed by whoever finds nothing behind it.
+A name is empty and its path is the order (`domain.job_place.Place`): choosing the next job lists
+a few small folders, however many jobs there are. An index only ever names what is kept elsewhere: a
+name too many is removed by whoever finds nothing behind it.
 """
 
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
 
-from routines.domain.job import DEPTH, Place, is_index_folder, parse_place
+from routines.domain.job_place import DEPTH, Place, is_index_folder, parse_place
 from routines.domain.names import key_of
 from routines.store import files
 from routines.store.state import State

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from routines.domain.job import HIGHEST_PRIORITY, Job, Place, parse_place
+from routines.domain.job import Job
+from routines.domain.job_place import HIGHEST_PRIORITY, Place, parse_place
 from routines.domain.names import day_name, instant_name, parse_instant_name
 from routines.domain.zones import second_from
 from routines.store import files

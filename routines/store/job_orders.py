@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
-from routines.domain.job import Job, Place
+from routines.domain.job import Job
+from routines.domain.job_place import Place
 from routines.store import files
 from routines.store.job_index import JobIndex, queued, waits
 from routines.store.job_later import LaterStore, Waiting

@@ -22,16 +22,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from routines.domain.clock import Clock
-from routines.domain.job import (
-    ID_LENGTH,
-    ID_LETTERS,
-    MOST_AT_ONCE,
-    Checked,
-    Job,
-    JobRequest,
-    Place,
-    check_job,
-)
+from routines.domain.job import ID_LENGTH, ID_LETTERS, MOST_AT_ONCE, Job
+from routines.domain.job_place import Place
+from routines.domain.job_request import Checked, JobRequest, check_job
 from routines.domain.names import format_instant, key_of
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Trigger, one_line

@@ -7,17 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routines.domain.job import (
-    HIGHEST_PRIORITY,
+from routines.domain.job import MOST_RECOVERIES, Ending, Job
+from routines.domain.job_place import HIGHEST_PRIORITY, Place, parse_place
+from routines.domain.job_request import (
     LONGEST_PROMPT,
-    MOST_RECOVERIES,
-    Ending,
-    Job,
     JobRequest,
-    Place,
     check_ending,
     check_job,
-    parse_place,
     request_of,
 )
 from routines.domain.names import cased_name, key_of

@@ -12,7 +12,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from routines.domain.job import Ending, Job, JobRequest, check_job
+from routines.domain.job import Ending, Job
+from routines.domain.job_request import JobRequest, check_job
 from routines.domain.names import key_of
 from routines.domain.recovery import Here
 from routines.errors import StoreError

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from routines.domain.job import LEASE, MOST_AT_ONCE, Ending, JobRequest
+from routines.domain.job import LEASE, MOST_AT_ONCE, Ending
+from routines.domain.job_request import JobRequest
 from routines.domain.names import key_of
 from routines.domain.outcome import Outcome
 from routines.errors import (

@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from routines.domain.job import Ending, JobRequest
+from routines.domain.job import Ending
+from routines.domain.job_request import JobRequest
 from routines.errors import JobConflict, LeaseLost, RoutinesError, UnknownJob
 from routines.store.claims import ClaimStore
 from routines.store.jobs import job_of
