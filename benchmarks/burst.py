@@ -27,7 +27,8 @@ from routines.engine.claim_lines import claim_line
 from routines.engine.work import work_of
 from routines.store import files
 from routines.store.claim import Claim
-from routines.store.claims import ClaimStore, Draft
+from routines.store.claim_making import Draft
+from routines.store.claims import ClaimStore
 from routines.store.state import open_for_writing
 
 COUNT = {Size.TINY: 5, Size.USUAL: 200, Size.FULL: 200}

@@ -48,7 +48,8 @@ from routines.engine.engine import Engine
 from routines.engine.work import work_of
 from routines.store import files
 from routines.store.claim import Claim
-from routines.store.claims import ClaimStore, Draft
+from routines.store.claim_making import Draft
+from routines.store.claims import ClaimStore
 from routines.store.state import open_for_writing
 
 ROUNDS = {Size.TINY: 3, Size.USUAL: 60, Size.FULL: 200}

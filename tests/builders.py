@@ -6,7 +6,7 @@ from typing import Any
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Owner, outcome_event
-from routines.store.claims import Draft
+from routines.store.claim_making import Draft
 from routines.store.cursors import Cursor, Missed
 from routines.store.schedulers import Scheduler
 from routines.store.sessions import Ledger

@@ -14,7 +14,8 @@ from routines.engine.needs import Needs, Ready
 from routines.engine.work import Work
 from routines.errors import SessionBusyError, StoreError, UnknownRoutine
 from routines.store.claim import Claim
-from routines.store.claims import ClaimStore, Draft
+from routines.store.claim_making import Draft
+from routines.store.claims import ClaimStore
 from routines.store.places import Room
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State

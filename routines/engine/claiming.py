@@ -27,7 +27,8 @@ from routines.engine.recovering import Recoverer
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
 from routines.store.claim import Claim
-from routines.store.claims import ClaimStore, Draft
+from routines.store.claim_making import Draft
+from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore, Missed, Standing
 from routines.store.places import Room
 from routines.store.sessions import Lease, SessionStore

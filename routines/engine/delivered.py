@@ -19,7 +19,7 @@ from routines.engine.claiming import Claimer
 from routines.engine.needs import Ready
 from routines.engine.passes import Pass
 from routines.errors import SessionBusyError, SlotRefused
-from routines.store.claims import Draft
+from routines.store.claim_making import Draft
 from routines.store.cursors import Missed
 from routines.store.places import Room
 from routines.store.sessions import Lease

@@ -15,7 +15,8 @@ from routines.engine.work import Work
 from routines.errors import StoreBusy
 from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
-from routines.store.claims import ClaimStore, Draft
+from routines.store.claim_making import Draft
+from routines.store.claims import ClaimStore
 from routines.store.state import State
 
 

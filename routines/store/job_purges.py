@@ -24,7 +24,8 @@ from routines.domain.outcome import Outcome, Reason, Trigger
 from routines.domain.record import outcome_event
 from routines.errors import StoreBusy, StoreError
 from routines.store import files
-from routines.store.claims import ClaimStore, Draft
+from routines.store.claim_making import Draft
+from routines.store.claims import ClaimStore
 from routines.store.jobs import JobStore, job_of
 from routines.store.state import State
 

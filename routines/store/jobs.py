@@ -32,7 +32,8 @@ from routines.domain.record import Record
 from routines.errors import InvalidJob, JobConflict, StoreError
 from routines.store import files
 from routines.store.claim import Claim
-from routines.store.claims import ClaimStore, Draft
+from routines.store.claim_making import Draft
+from routines.store.claims import ClaimStore
 from routines.store.job_batches import BatchStore
 from routines.store.job_files import JobFiles, encode_job, in_the_way
 from routines.store.job_later import Waiting

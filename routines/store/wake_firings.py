@@ -29,7 +29,8 @@ from routines.domain.zones import day_of
 from routines.errors import StoreError
 from routines.store import files
 from routines.store.claim import Claim
-from routines.store.claims import ClaimStore, Draft
+from routines.store.claim_making import Draft
+from routines.store.claims import ClaimStore
 from routines.store.state import State
 from routines.store.wake_entries import Entries, occurrence_of, session_folder
 from routines.store.wake_hints import Hint

@@ -29,7 +29,7 @@ from routines.engine.clock import SystemClock
 from routines.engine.engine import Engine
 from routines.engine.lifecycle import Limits
 from routines.errors import SessionBusyError, StoreBusy
-from routines.store.claims import Draft
+from routines.store.claim_making import Draft
 from routines.testing import START
 from tests.acceptance.helpers import outcome_lines, records_of
 from tests.campaigns.scheduler import Each

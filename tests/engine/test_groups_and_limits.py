@@ -15,7 +15,7 @@ from routines.engine.turns import TurnSteps
 from routines.engine.work import work_of
 from routines.errors import SessionBusyError
 from routines.store import files
-from routines.store.claims import Draft
+from routines.store.claim_making import Draft
 from routines.store.sessions import SessionStore
 from routines.testing import RecordingAgent
 from tests.engine.stage import MINUTE, at, every, once, routine

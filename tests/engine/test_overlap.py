@@ -10,7 +10,7 @@ from routines.domain.record import Event
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy
 from routines.engine import host
 from routines.store.cancels import CancelStore
-from routines.store.claims import Draft
+from routines.store.claim_making import Draft
 from tests.engine.stage import HOUR, MINUTE, at, every, routine
 
 BUFFER, SUPERSEDE = OverlapPolicy.BUFFER_ONE, OverlapPolicy.SUPERSEDE

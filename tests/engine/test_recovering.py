@@ -18,7 +18,7 @@ from routines.engine.turns import TurnSteps
 from routines.engine.work import work_of
 from routines.errors import NotDurable, SessionBusyError
 from routines.store.claim import Claim
-from routines.store.claims import Draft
+from routines.store.claim_making import Draft
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, content, every, once, put, routine
 
 REF = "digest@2026-06-01T08:05:00Z"

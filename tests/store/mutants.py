@@ -18,7 +18,8 @@ from routines.domain.record import encode
 from routines.store import claims as claims_module
 from routines.store import files, locks
 from routines.store.claim import Claim
-from routines.store.claims import ClaimStore, Draft, OpenEntry
+from routines.store.claim_making import Draft
+from routines.store.claims import ClaimStore, OpenEntry
 
 
 @contextlib.contextmanager

@@ -21,7 +21,8 @@ from routines.store import files, replies
 from routines.store.alerts import AlertStore
 from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
-from routines.store.claims import ClaimStore, Draft
+from routines.store.claim_making import Draft
+from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore
 from routines.store.natives import NativeStore
 from routines.store.places import PlaceStore, Room
@@ -288,7 +289,12 @@ def _claimed_by_the_dead(*occurrences: Occurrence) -> Callable[[str], Any]:
     return prepare
 
 
-TAKES = ("claim.publish", "claims.ClaimStore.take", "claims.ClaimStore.take_many")
+TAKES = (
+    "claim.publish",
+    "claim_making.Maker.take_many",
+    "claims.ClaimStore.take",
+    "claims.ClaimStore.take_many",
+)
 SETTLES = ("claim.Claim.settle", "claim.Claim.drop_open_name")
 _MANY = (slot("09:00"), slot("2026-07-02 09:00", "weekly"), by_hand(), job())
 

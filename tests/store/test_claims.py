@@ -14,8 +14,7 @@ from routines.domain.occurrence import Occurrence
 from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Event
 from routines.errors import NotDurable, StateForeign, StoreBusy, StoreError
-from routines.store import claims as claims_module
-from routines.store import files, locks
+from routines.store import claim_making, files, locks
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore
 from routines.store.state import State
@@ -439,15 +438,15 @@ def test_a_draft_that_was_taken_for_dead_before_its_maker_had_locked_it_does_not
     claims: ClaimStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both would link one name: the file that is linked decides whose it is."""
-    real = claims_module.lock_own
+    real = claim_making.lock_own
     others: list[Claim] = []
 
     def lock_late(fd: int) -> None:
-        monkeypatch.setattr(claims_module, "lock_own", real)
+        monkeypatch.setattr(claim_making, "lock_own", real)
         others.append(take(claims, firing()))
         real(fd)
 
-    monkeypatch.setattr(claims_module, "lock_own", lock_late)
+    monkeypatch.setattr(claim_making, "lock_own", lock_late)
     assert claims.take(draft(firing()), at=NOW) is None
     (winner,) = others
     assert winner.still_named()

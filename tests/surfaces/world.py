@@ -17,7 +17,8 @@ from routines.domain.record import Event, outcome_event
 from routines.domain.schedule import from_spec
 from routines.store import locks
 from routines.store.claim import Claim
-from routines.store.claims import ClaimStore, Draft
+from routines.store.claim_making import Draft
+from routines.store.claims import ClaimStore
 from routines.store.cursors import Cursor, CursorStore, Missed
 from routines.store.schedulers import SchedulerStore
 from routines.store.sessions import Ledger, SessionStore
