@@ -336,10 +336,10 @@ class Lifecycle:
 
     def _pause(self) -> float:
         now = self._clock.now()
-        upcoming = self._agenda.next_look()
         span = min(LOOK_EVERY, self._definitions.pause)
-        if upcoming is not None:
-            span = min(span, upcoming - now)
+        for upcoming in (self._agenda.next_look(), self._looker.next_job):
+            if upcoming is not None:
+                span = min(span, upcoming - now)
         return max(span.total_seconds(), 0.0)
 
     async def _pass(self, names: Iterable[str] | None = None, *, patience: float = 0.0) -> Pass:

@@ -153,6 +153,8 @@ class Looker:
         # As the last look left it: the agenda itself may be in use by the next one.
         self._next_on_agenda: datetime | None = None
         self._wakeup_waits = False
+        # When a job falls due before the next look would be, as far as the last look knew.
+        self.next_job: datetime | None = None
         self.tellings: list[Telling] = []
         self._repair_wakeups()
 
@@ -425,8 +427,13 @@ class Looker:
 
     def _drain_jobs(self, now: datetime, done: Pass) -> None:
         owed, self.taking_up.owed_jobs = self.taking_up.owed_jobs, []
+        self.next_job = None
         try:
             self._drainer.drain(owed, now, done)
+            orders = JobStore(self._state, clock=self._clock).orders
+            at = orders.next_later(until=now + LOOK_EVERY)
+            # What is due and was left, as a name that can't be removed, is for the next look.
+            self.next_job = at if at is not None and at > now else None
         except StoreError as error:
             # A queue that can't be read keeps no routine from its slot.
             log.error("jobs-not-read", extra={"error": error.message})  # noqa: TRY400

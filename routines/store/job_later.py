@@ -9,17 +9,17 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from routines.domain.job import Job
 from routines.domain.job_place import HIGHEST_PRIORITY, Place, parse_place
 from routines.domain.names import day_name, instant_name, parse_instant_name
-from routines.domain.zones import second_from
 from routines.store import files
 from routines.store.state import State
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _MINUTE = re.compile(r"[0-9]{2}-[0-9]{2}", re.ASCII)
+_AT = re.compile(r"([0-9T-]{19})(?:_([0-9]{6}))?Z", re.ASCII)
 # So many are put in order in one look; the others at the next.
 _AT_ONCE = 2000
 
@@ -29,7 +29,7 @@ class Waiting:
     """A name of what waits.
 
     Attributes:
-        at: When it is due, a whole second.
+        at: When it is due.
         place: Where it then stands.
     """
 
@@ -41,7 +41,7 @@ class Waiting:
         """Return the name that *job* has while it waits; None for one that waits for no time."""
         if job.not_before is None:
             return None
-        return cls(second_from(job.not_before), job.place)
+        return cls(job.not_before, job.place)
 
 
 class LaterStore:
@@ -56,7 +56,7 @@ class LaterStore:
 
     def _path(self, one: Waiting) -> str:
         down = f"{HIGHEST_PRIORITY - one.place.priority:012d}"
-        return os.path.join(self._folder(one.at), f"{instant_name(one.at)}~{down}~{one.place.name}")
+        return os.path.join(self._folder(one.at), f"{_exactly(one.at)}~{down}~{one.place.name}")
 
     def name(self, jobs: Iterable[Job]) -> list[str]:
         """Name *jobs*; return the folders that are yet to be synced. OSError if that fails."""
@@ -99,9 +99,15 @@ class LaterStore:
         for _, folder in self._minutes():
             yield from filter(None, map(_parse, files.names(folder)))
 
-    def next_at(self) -> datetime | None:
-        """Return when the next one is due, or None."""
-        return next((one.at for one in self.waiting()), None)
+    def next_at(self, *, until: datetime | None = None) -> datetime | None:
+        """Return when the next one is due, or None; no minute that begins after *until* is read."""
+        for start, folder in self._minutes():
+            if until is not None and start > until:
+                break
+            first = next(filter(None, map(_parse, files.names(folder))), None)
+            if first is not None:
+                return first.at
+        return None
 
     def is_empty(self) -> bool:
         """Return whether nothing waits for its time."""
@@ -127,10 +133,24 @@ class LaterStore:
                 files.remove_folder(os.path.dirname(folder))
 
 
+def _exactly(at: datetime) -> str:
+    """Return the name of an instant. A fraction follows the second, and sorts behind it whole."""
+    second = instant_name(at)
+    return f"{second[:-1]}_{at.microsecond:06d}Z" if at.microsecond else second
+
+
+def _instant(text: str) -> datetime | None:
+    found = _AT.fullmatch(text)
+    second = None if found is None else parse_instant_name(f"{found[1]}Z")
+    if found is None or second is None:
+        return None
+    return second + timedelta(microseconds=int(found[2] or 0))
+
+
 def _parse(name: str) -> Waiting | None:
     at, _, rest = name.partition("~")
     down, _, last = rest.partition("~")
-    instant = parse_instant_name(at)
+    instant = _instant(at)
     number = last[:12]
     if instant is None or not (down.isdigit() and number.isdigit()):
         return None

@@ -95,10 +95,15 @@ class JobOrders:
         """Return whether a queued job waits for its time."""
         return not self._queued.has(job.place) and self._waits(job.queue).has(job.place)
 
-    def next_later(self, queue: str | None = None) -> datetime | None:
-        """Return when the next job that waits for its time is due, in one queue or in all."""
+    def next_later(
+        self, queue: str | None = None, *, until: datetime | None = None
+    ) -> datetime | None:
+        """Return when the next job that waits for its time is due, in one queue or in all.
+
+        With *until*, of all queues, nothing is read of what waits longer, and it may be left out.
+        """
         if queue is None:
-            return self._later.next_at()
+            return self._later.next_at(until=until)
         own = self._waits(queue)
         if own.is_empty():
             return None

@@ -169,6 +169,19 @@ async def test_a_job_for_later_runs_at_its_time(stage):
     assert stage.told == ["x"]
 
 
+async def test_a_job_for_later_is_begun_at_its_instant_between_two_looks(stage):
+    at = stage.clock.now() + 10 * MINUTE + timedelta(milliseconds=250)
+    queue(stage).add("x", id="a", after=at)
+    async with stage.running():
+        await step(stage, 600)
+        await stage.clock.advance(timedelta(milliseconds=249), step=SECOND)
+        assert stage.told == []
+        await stage.clock.advance(timedelta(milliseconds=2), step=SECOND)
+
+    assert stage.told == ["x"]
+    assert at <= queue(stage).read("a").claimed_at <= at + timedelta(milliseconds=1)
+
+
 async def test_an_agent_that_nobody_knows_fails_the_job_and_no_other(stage):
     jobs = queue(stage)
     jobs.add("x", id="a", agent="nobody", priority=1)

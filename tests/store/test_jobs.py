@@ -364,6 +364,20 @@ def test_a_job_for_later_waits_for_its_time_and_keeps_its_place(queue: Queue) ->
     assert not os.listdir(queue.state.at("jobs", "later"))
 
 
+def test_a_job_for_later_is_due_at_its_instant_and_not_in_the_second_after(queue: Queue) -> None:
+    for number, thousandths in enumerate((250, 0, 900, 251)):
+        queue.add(f"j{number}", after=NOW + timedelta(seconds=60, milliseconds=thousandths))
+    found = []
+    while (at := queue.jobs.orders.next_later()) is not None:
+        queue.clock.advance(seconds=(at - queue.clock.now()).total_seconds() - 0.001)
+        assert order(queue) == []
+        queue.clock.advance(seconds=0.001)
+        found.append((order(queue), round((at - NOW).total_seconds(), 3)))
+
+    assert found == [(["j1"], 60.0), (["j0"], 60.25), (["j3"], 60.251), (["j2"], 60.9)]
+    assert not os.listdir(queue.state.at("jobs", "later"))
+
+
 def test_a_job_whose_session_is_busy_is_passed_over_and_not_lost(queue: Queue) -> None:
     queue.add("a", session="routine:daily", priority=9)
     queue.add("b", session="routine:daily")
