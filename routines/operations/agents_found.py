@@ -23,7 +23,7 @@ class AgentFound:
         name: As routines name it; empty where a routine names none.
         program: The absolute path of the program, or what answers instead (`echo`, a function).
         problem: Why no turn can be started with it, or None.
-        used_by: The routines that use it.
+        used_by: The routines that use it; `jobs` last where jobs do.
         version: Of the program, if it was asked and said one.
     """
 
@@ -40,9 +40,13 @@ class AgentFound:
 
 
 def agents_found(
-    settings: WorkspaceSettings, routines: Mapping[str, Routine], *, path: str
+    settings: WorkspaceSettings,
+    routines: Mapping[str, Routine],
+    *,
+    path: str,
+    of_jobs: Sequence[str] = (),
 ) -> list[AgentFound]:
-    """Return the agents that routines use, sorted by name, each looked for on *path*."""
+    """Return the agents that routines and jobs use, sorted by name, each looked for on *path*."""
     users: dict[tuple[str, str | None, str], list[str]] = {}
     for routine in routines.values():
         if routine.enabled:
@@ -52,6 +56,9 @@ def agents_found(
     for (name, cwd, search), names in sorted(users.items(), key=lambda item: item[1]):
         program, problem = _resolve(settings, name, cwd=cwd, path=search)
         found.append(AgentFound(name, program, problem, tuple(sorted(names))))
+    for name in of_jobs:
+        program, problem = _resolve(settings, name, cwd=None, path=path)
+        found.append(AgentFound(name, program, problem, ("jobs",)))
     return sorted(_merged(found), key=lambda one: one.name)
 
 

@@ -12,6 +12,7 @@ from routines.domain.durations import humanize
 from routines.domain.names import day_name, format_instant
 from routines.errors import RoutinesError, StateCopied, StateMissing, UsageError
 from routines.operations.agents_found import agents_found
+from routines.operations.agents_of_jobs import agents_of_jobs
 from routines.operations.context import Context
 from routines.operations.life import SILENT, age, is_unwatched, schedulers
 from routines.operations.listing import Trouble, list_routines, search_path
@@ -304,9 +305,10 @@ def _agents(context: Context) -> list[Finding]:
     path = live[0].path if live and live[0].path else search_path(context)
     where = "the scheduler's PATH" if live and live[0].path else "PATH"
     workspace = context.workspace
-    found = agents_found(workspace.settings, workspace.routines, path=path)
+    of_jobs = agents_of_jobs(context)
+    found = agents_found(workspace.settings, workspace.routines, path=path, of_jobs=of_jobs)
     if not found:
-        return [Finding(Level.OK, "agents", "none is needed: there are no routines")]
+        return [Finding(Level.OK, "agents", "none is needed: there are no routines and no jobs")]
     findings = []
     for agent in found:
         used = "used by " + ", ".join(agent.used_by)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from routines.operations import health, machine_facts, wake_tools_found
+from routines.operations.jobs import Jobs
 from routines.operations.machine_facts import Disk
 from tests.surfaces.test_screens import WIDTHS, a_working_week
 from tests.surfaces.world import NOW, World, berlin
@@ -56,6 +57,40 @@ def test_without_only_every_subject_is_looked_at_in_one_order(ws, machine):
     assert set(SUBJECTS.replace("-", " ").split(",")) <= set(subjects)
     assert {key for one in found["findings"] for key in one} == {"level", "subject", "text", "hint"}
     assert found["ok"] is (found["failed"] == 0)
+
+
+def test_the_agent_that_jobs_would_use_is_looked_at_without_any_routine(ws):
+    ws.settings("agent: codex\n")
+    jobs = Jobs(ws.state.path, clock=ws.clock)
+    assert line_of(ws, "agents")[1].endswith("none is needed: there are no routines and no jobs")
+
+    jobs.add("look", id="a")
+    jobs.add("look", id="b", agent="echo", after="1h")
+
+    code, said = line_of(ws, "agents")
+    assert code == 1
+    assert "FAIL  agents      codex: not on PATH (/no/bin)" in said
+    assert "ok    agents      echo" in said
+    assert "used by jobs" in ws.ask("doctor", "--only", "agents", width=200).out
+
+
+def test_a_job_that_names_no_agent_where_no_other_is_named_fails(ws):
+    ws.settings("tz: Europe/Berlin\n")
+    Jobs(ws.state.path, clock=ws.clock).add("look", id="a")
+
+    code, said = line_of(ws, "agents")
+
+    assert code == 1
+    assert "no agent is named" in said
+
+
+def test_an_agent_is_said_once_that_routines_and_jobs_use(ws):
+    ws.settings("agent: codex\n")
+    ws.cron("daily", "0 9 * * *")
+    Jobs(ws.state.path, clock=ws.clock).add("look", id="a", session="routine:daily")
+
+    assert line_of(ws, "agents")[1].count("codex") == 1
+    assert "used by daily, jobs" in ws.ask("doctor", "--only", "agents", width=200).out
 
 
 def test_a_note_does_not_fail(ws, machine):
