@@ -83,7 +83,8 @@ class Engine(Lifecycle):
         """Return until when a host may sleep: the next slot, wake-up, job or retry, or None.
 
         That is now for what fell due since the last look at everything, and a second after that
-        look for what it found due and could not start: its session or its place is taken.
+        look for what it found due and could not start: its session or its place is taken. Jobs of
+        a queue that is paused are due at the end of the pause, or in 30 s: it may be ended sooner.
         """
         return self._looker.next_due(self._clock.now())
 

@@ -44,6 +44,8 @@ log = logging.getLogger("routines")
 
 # What other processes add, change or cancel is seen within 2 s.
 LOOK_EVERY = timedelta(seconds=1)
+# A queue that is paused may be for months: an end of it that nobody foresaw is seen within this.
+_LOOK_PAUSED = timedelta(seconds=30)
 # What a person can share a night with; more often would only cost.
 _PRUNE_EVERY = timedelta(hours=1)
 # A wall clock that moved so much against the time awake was set, or the machine slept.
@@ -217,14 +219,12 @@ class Looker:
         if seen is None or seen > now:
             # Never looked, or the clock was set back since.
             return now
-        jobs = JobStore(self._state, clock=self._clock)
-        is_queued = next(jobs.orders.queued(), None) is not None
         known = (
             self._next_on_agenda,
             seen if self._wakeup_waits else None,
             # Strictly after: a pause that holds one back may last for months.
             WakeupStore(self._state).next_due(seen),
-            seen if is_queued else jobs.orders.next_later(),
+            self._next_job_due(seen, now),
             self._next_retry(seen, now),
         )
         earliest = min((at for at in known if at is not None), default=None)
@@ -233,6 +233,17 @@ class Looker:
         # What that look left waits for a session, a place or another process: said to be due now,
         # it would have the host look again without a pause.
         return max(now, earliest if earliest > seen else seen + LOOK_EVERY)
+
+    def _next_job_due(self, seen: datetime, now: datetime) -> datetime | None:
+        orders = JobStore(self._state, clock=self._clock).orders
+        if next(orders.queued(), None) is None:
+            return orders.next_later()
+        pause = SwitchStore(self._state).held(None, now=now)
+        if pause is None:
+            return seen
+        # Another process may end it before its time, and nobody tells us.
+        again = seen + _LOOK_PAUSED
+        return again if pause.until is None else min(again, pause.until)
 
     def _next_retry(self, seen: datetime, now: datetime) -> datetime | None:
         at = self.taking_up.unstarted.next_look

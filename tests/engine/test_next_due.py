@@ -33,13 +33,6 @@ async def busy_session(stage, engine):
 
 
 @contextlib.asynccontextmanager
-async def paused_queue(stage, engine):
-    queue(stage).add("x", id="a")
-    await engine.pause()
-    yield
-
-
-@contextlib.asynccontextmanager
 async def no_place_for_a_job(stage, engine):
     queue(stage).add("x", id="a")
     room = PlaceStore(stage.state).take(places=1, group=None)
@@ -77,7 +70,6 @@ async def claim_of_a_busy_session(stage, engine):
     "state",
     [
         busy_session,
-        paused_queue,
         no_place_for_a_job,
         no_place_for_a_wake_up,
         no_place_for_a_slot,
@@ -91,6 +83,33 @@ async def test_what_is_due_and_has_to_wait_is_looked_at_once_a_second(stage, sta
         assert await looks(stage, engine, 10 * SECOND) == 10
 
         assert stage.agent.turns == []
+
+
+async def test_a_queue_that_is_paused_is_not_looked_at_each_second(stage):
+    queue(stage).add("x", id="a")
+    engine = stage.engine()
+    async with engine.opened():
+        await engine.pause()
+        assert await looks(stage, engine, 10 * MINUTE) == 20
+
+        await engine.resume()
+        assert engine.next_due() <= stage.clock.now() + SECOND
+        await engine.tick()
+        assert stage.told == ["x"]
+
+
+async def test_the_end_of_a_pause_is_not_slept_past_where_a_job_is_queued(stage):
+    queue(stage).add("x", id="a")
+    engine = stage.engine()
+    async with engine.opened():
+        end = stage.clock.now() + 70 * SECOND
+        await engine.pause(until=end)
+        # At the start, after 30 s and 60 s; the fourth is at its end.
+        assert await looks(stage, engine, 70 * SECOND) == 3
+        assert stage.clock.now() == end
+        await engine.tick()
+
+    assert stage.told == ["x"]
 
 
 async def test_where_nothing_waits_the_next_slot_is_slept_until(stage):
