@@ -18,12 +18,13 @@ from routines.domain.record import Owner, outcome_event
 from routines.domain.routine import CatchUpPolicy, Routine, schedule_key
 from routines.domain.timetable import Timetable
 from routines.engine.arming import Arming, counted
-from routines.engine.claim_lines import session_of, slot_line, workless_line
+from routines.engine.claim_lines import session_of
 from routines.engine.definitions import Definitions
 from routines.engine.needs import Needs, Ready
 from routines.engine.overlapping import Overlaps
 from routines.engine.passes import Pass
 from routines.engine.recovering import Recoverer
+from routines.engine.slots import Slots
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent
 from routines.store.claim import Claim
@@ -65,7 +66,6 @@ class Claimer:
         alive_since: Callable[[], datetime | None],
         saw: Callable[[str, datetime], bool],
     ) -> None:
-        self._state = state
         self._definitions = definitions
         self._arming = arming
         self._needs = needs
@@ -76,6 +76,7 @@ class Claimer:
         self._alive_since = alive_since
         self._saw = saw
         self._claims = ClaimStore(state)
+        self._slots = Slots(state, owner=owner)
         self._switches = SwitchStore(state)
         self._cursors = CursorStore(state)
         self._sessions = SessionStore(state)
@@ -297,15 +298,8 @@ class Claimer:
             done.waiting[routine.name] = room
             return None
         done.sessions.add(session)
-        claim = slot_line(
-            routine,
-            occurrence,
-            work,
-            owner=self._owner,
-            key=self._state.key(occurrence.ref),
-            trigger=trigger,
-        )
-        return _Wanted(routine, Draft(occurrence, claim), room, work)
+        draft = self._slots.draft(routine, occurrence, work, trigger)
+        return _Wanted(routine, draft, room, work)
 
     def _refuse(
         self,
@@ -317,22 +311,14 @@ class Claimer:
         done: Pass,
     ) -> None:
         """Settle a slot that no agent can answer: waiting for one, it would end as `busy`."""
-        draft = Draft(
-            occurrence,
-            workless_line(routine, occurrence, owner=self._owner, trigger=trigger),
-            end=outcome_event(
-                at=now,
-                outcome=Outcome.FAILED,
-                reason=Reason.NOT_FOUND,
-                detail=error.message,
-                settled_by=self._owner.user,
-            ),
+        end = outcome_event(
+            at=now,
+            outcome=Outcome.FAILED,
+            reason=Reason.NOT_FOUND,
+            detail=error.message,
+            settled_by=self._owner.user,
         )
-        claim = self._claims.take(draft, at=now)
-        if claim is not None:
-            done.settled.append(claim.record)
-            claim.let_go()
-        done.done.append(routine.name)
+        self._slots.settle(routine, occurrence, trigger, end, now, done)
 
     def _after_claim(self, one: _Wanted, claim: "Claim | StoreError | None", done: Pass) -> None:
         name = one.routine.name

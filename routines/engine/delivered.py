@@ -14,12 +14,11 @@ from routines.domain.outcome import Reason, Trigger
 from routines.domain.record import Event, Record
 from routines.domain.routine import OverlapPolicy, Routine
 from routines.engine.arming import known_schedule, told
-from routines.engine.claim_lines import due_at, session_of, slot_line
+from routines.engine.claim_lines import due_at, session_of
 from routines.engine.claiming import Claimer
 from routines.engine.needs import Ready
 from routines.engine.passes import Pass
 from routines.errors import SessionBusyError, SlotRefused
-from routines.store.claim_making import Draft
 from routines.store.cursors import Missed
 from routines.store.places import Room
 from routines.store.sessions import Lease
@@ -206,16 +205,9 @@ class Deliverer(Claimer):
         room = self._needs.group_for(work)
         if not isinstance(room, Room):
             raise SessionBusyError(session, room)
-        line = slot_line(
-            routine,
-            occurrence,
-            work,
-            owner=self._owner,
-            key=self._state.key(occurrence.ref),
-            trigger=Trigger.EXTERNAL,
-        )
+        draft = self._slots.draft(routine, occurrence, work, Trigger.EXTERNAL)
         try:
-            claim = self._claims.take(Draft(occurrence, line), at=now)
+            claim = self._claims.take(draft, at=now)
         except BaseException:
             room.let_go()
             raise

@@ -7,15 +7,14 @@ from routines.domain.occurrence import Occurrence
 from routines.domain.outcome import Outcome, Reason, Trigger
 from routines.domain.record import Event, Owner, Record, outcome_event
 from routines.domain.routine import Routine
-from routines.engine.claim_lines import slot_line, workless_line
 from routines.engine.host import is_gone
 from routines.engine.passes import Pass
+from routines.engine.slots import Slots
 from routines.engine.verdicts import displaced
 from routines.engine.work import Work
 from routines.errors import StoreBusy
 from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
-from routines.store.claim_making import Draft
 from routines.store.claims import ClaimStore
 from routines.store.state import State
 
@@ -27,6 +26,7 @@ class Overlaps:
         self._state = state
         self._owner = owner
         self._claims = ClaimStore(state)
+        self._slots = Slots(state, owner=owner)
 
     def in_flight(
         self, routine: Routine, now: datetime, done: Pass
@@ -108,18 +108,8 @@ class Overlaps:
     ) -> None:
         """Settle a slot as skipped, for *running*."""
         detail = f"{running.ref} is still running"
-        draft = Draft(
-            occurrence,
-            workless_line(routine, occurrence, owner=self._owner, trigger=trigger),
-            end=outcome_event(
-                at=now, outcome=Outcome.SKIPPED, reason=Reason.OVERLAP, detail=detail
-            ),
-        )
-        claim = self._claims.take(draft, at=now)
-        if claim is not None:
-            done.settled.append(claim.record)
-            claim.let_go()
-        done.done.append(routine.name)
+        end = outcome_event(at=now, outcome=Outcome.SKIPPED, reason=Reason.OVERLAP, detail=detail)
+        self._slots.settle(routine, occurrence, trigger, end, now, done)
 
     def buffer(
         self,
@@ -131,16 +121,9 @@ class Overlaps:
         done: Pass,
     ) -> None:
         """Claim a slot unstarted: it goes when its predecessor has ended (L13)."""
-        line = slot_line(
-            routine,
-            occurrence,
-            work,
-            owner=self._owner,
-            key=self._state.key(occurrence.ref),
-            trigger=trigger,
-        )
         event = {"event": Event.BUFFERED.value, "at": format_instant(now)}
-        claim = self._claims.take(Draft(occurrence, line, event=event), at=now)
+        draft = self._slots.draft(routine, occurrence, work, trigger, event=event)
+        claim = self._claims.take(draft, at=now)
         if claim is not None:
             claim.let_go()
             done.unstarted = True
