@@ -10,6 +10,13 @@ twice, no job was run more often than its recoveries allow, and nothing is open.
 
 Meanwhile one scheduler is stopped (SIGSTOP) with a turn under way, for half of the time and at most
 five minutes, and keeps its job; and the clock of the other is set forward by five minutes.
+
+With --seconds N the killing lasts N seconds. After it what is left is worked off, and that takes
+longer than the killing wherever producers are faster than what works for them: a run of 60 s took
+200 s on two cores that others used too, and 300 s on a busier day. On a slow machine the killing
+itself goes on until 100 jobs are accepted, for 6 N seconds at the most. No lease is waited for:
+who works off the rest has a clock that is ten minutes ahead. A line each ten seconds says how far
+it is; where nothing at all ends for 240 s what is left is given up, and is wrong.
 """
 
 import argparse
@@ -42,6 +49,10 @@ from tests.campaigns import clocks
 from tests.campaigns.adding_up import AGENT, words_of
 
 FORWARD = timedelta(minutes=5)
+# Seconds between two lines about how far it is.
+TELL_S = 10.0
+# A machine on which nothing ends for so long is stuck, and not only slow.
+STUCK_S = 240.0
 # A lease of 120 s, and what was put off by a clock that is five minutes ahead.
 LATER = timedelta(minutes=10)
 PACE_S = 0.05
@@ -154,7 +165,7 @@ class Result:
 class Campaign:
     """Some processes on one queue, and what kills them."""
 
-    def __init__(self, folder, *, producers, seed, pace):
+    def __init__(self, folder, *, producers, seed, pace, say):
         self.folder = folder
         self.state = os.path.join(folder, "state")
         self.log = os.path.join(folder, "log")
@@ -162,6 +173,9 @@ class Campaign:
         self.random = random.Random(seed)
         self.kills = collections.Counter()
         self.pace = pace
+        self.say = say
+        self.began = time.monotonic()
+        self.told_at = self.began
         self.clock = clocks.Clock(folder) if clocks.LIBRARY else None
         self.stopped = set()
         self.processes = {f"producer {number}": None for number in range(producers)}
@@ -226,6 +240,19 @@ class Campaign:
         paths = [path for path in (self.log, self.accepted) if os.path.exists(path)]
         return sum(os.path.getsize(path) for path in paths)
 
+    def tell(self, phase, *, at_once=False):
+        """Say how far it is, every ten seconds; *at_once* where a phase begins."""
+        now = time.monotonic()
+        if not at_once and now < self.told_at + TELL_S:
+            return
+        self.told_at = now
+        begun = len(words_of(self.log)[0])
+        accepted = len(lines(self.accepted))
+        kills = sum(count for what, count in self.kills.items() if what != "stopped")
+        self.say(
+            f"{now - self.began:4.0f} s  {phase}: {accepted} accepted, {begun} begun, {kills} kills"
+        )
+
     def run(self, *, seconds, every, least):
         """Kill for so long, and until so many jobs were accepted, in six times that at the most.
 
@@ -243,6 +270,7 @@ class Campaign:
             if now >= began + seconds and len(lines(self.accepted)) >= least:
                 break
             self.keep_up()
+            self.tell("killing")
             time.sleep(self.random.uniform(0.2, 1.8) * every)
             if self.progress() != killed_at:
                 killed_at = self.progress()
@@ -268,14 +296,19 @@ class Campaign:
         end_all(self.folder)
         jobs = Jobs(self.state, clock=Later())
         last = self.start("scheduler 0")
-        until = time.monotonic() + 240
+        self.tell("working off what is left", at_once=True)
+        progress, until = self.progress(), time.monotonic() + STUCK_S
         while jobs.pending() and time.monotonic() < until:
+            self.tell("working off what is left")
+            if self.progress() != progress:
+                progress, until = self.progress(), time.monotonic() + STUCK_S
             claimed = jobs.claim()
             if claimed is None:
                 time.sleep(0.2)
                 continue
             note(self.log, "begun", claimed.key)
             jobs.settle(claimed.job.id, claimed.token, "completed")
+        self.tell("stopping the last scheduler", at_once=True)
         last.terminate()
         try:
             last.wait(timeout=90)
@@ -343,15 +376,30 @@ def _feed_wrongs(jobs, records):
             yield f"{record.ref} has ended, and is not in the settled feed"
 
 
-def campaign(*, seconds=600.0, producers=8, every=1.0, seed=None, pace=PACE_S, least=100):
+def silent(_line):
+    """Say nothing of how far it is: tests look at the result."""
+
+
+def campaign(
+    *, seconds=600.0, producers=8, every=1.0, seed=None, pace=PACE_S, least=100, say=silent
+):
     """Run one campaign in a folder of its own, and clean up after it."""
     seed = random.SystemRandom().randrange(10**6) if seed is None else seed
+    say(
+        f"seed {seed}: {producers} producers, 2 schedulers and 2 programs, one killed each {every} s"
+    )
+    say(f"for {seconds:.0f} s and until {least} jobs are accepted, at most {seconds * 6:.0f} s")
+    say("then what is left is worked off, and added up: often longer than the killing")
+    if clocks.LIBRARY is None:
+        say("no clock is set forward: libfaketime is not installed")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="jobs-") as folder:
-        one = Campaign(folder, producers=producers, seed=seed, pace=pace)
+        one = Campaign(folder, producers=producers, seed=seed, pace=pace, say=say)
         try:
             one.run(seconds=seconds, every=every, least=least)
-            wrong = [*one.finish(), *wrongs(one.state, one.log, one.accepted)]
+            wrong = [*one.finish()]
+            one.tell("adding up", at_once=True)
+            wrong += wrongs(one.state, one.log, one.accepted)
             records = [r for r in records_of(one.state, "job") if job_of(r) is not None]
             outcomes = collections.Counter(str(record.outcome) for record in records)
             turns = sum(words_of(one.log)[0].values()) if os.path.exists(one.log) else 0
@@ -369,8 +417,9 @@ def campaign(*, seconds=600.0, producers=8, every=1.0, seed=None, pace=PACE_S, l
     )
 
 
-def drain(count, processes=4):
+def drain(count, processes=4, say=silent):
     """Let some processes work off *count* jobs that do nothing; each is done once."""
+    say(f"{count} jobs are added, and worked off by {processes} processes")
     with tempfile.TemporaryDirectory(prefix="jobs-drain-") as folder:
         state, log = os.path.join(folder, "state"), os.path.join(folder, "log")
         jobs = Jobs(state)
@@ -400,6 +449,11 @@ def drain(count, processes=4):
     return Result(0, seconds, {}, count, len(begun), 0, outcomes, wrong)
 
 
+def tell_now(line):
+    """Print a line that is seen at once, into a pipe too."""
+    print(line, flush=True)
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0)
@@ -419,7 +473,7 @@ def main(argv=None):
             state, log, until_empty=asked.role == "drain", pace=0.05 * (asked.role == "worker")
         )
     result = (
-        drain(asked.drain)
+        drain(asked.drain, say=tell_now)
         if asked.drain
         else campaign(
             seconds=asked.seconds,
@@ -427,6 +481,7 @@ def main(argv=None):
             every=asked.every,
             seed=asked.seed,
             pace=asked.pace,
+            say=tell_now,
         )
     )
     for line in result.lines():
