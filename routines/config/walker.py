@@ -8,7 +8,6 @@ compared with, the same tables.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from routines.config.mistakes import quoted
@@ -16,7 +15,6 @@ from routines.config.report import Report, near, shown
 from routines.config.single import Kind, Text
 from routines.config.tree import Mapping, Node, Scalar, Unusable
 from routines.config.tree import Sequence as List
-from routines.domain.durations import format_span
 from routines.errors import RoutinesError
 
 _PLAIN_WORD = r"[A-Za-z0-9_./~][A-Za-z0-9_./=~+-]*|-{1,2}[A-Za-z][A-Za-z0-9_./=-]*"
@@ -196,8 +194,6 @@ class Key:
         meaning: One sentence, for the JSON Schema.
         default: What holds without it, as text.
         required: Whether it must be there.
-        later: It is validated, and then refused: no part of it is built yet.
-        built: The values that are built, where others are not yet; empty for all.
     """
 
     name: str
@@ -205,8 +201,6 @@ class Key:
     meaning: str
     default: str = ""
     required: bool = False
-    later: bool = False
-    built: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +249,7 @@ def read_table(
         values.nodes[name] = node
         values.lines[name] = place.line
         value = key.kind.read(_placed(node, place), prefix + name, report)
-        if value is not None and _is_built(key, value, place, node, report, name=prefix + name):
+        if value is not None:
             values.by_key[name] = value
     for key in keys:
         if key.required and key.name not in values.nodes:
@@ -268,31 +262,6 @@ def _placed(node: Node, place: Scalar) -> Node:
     if isinstance(node, Scalar) and not node.text and node.plain:
         return Scalar("", place.line, place.column, plain=True, end=node.end)
     return node
-
-
-def _is_built(
-    key: Key, value: Any, place: Scalar, node: Node, report: Report, *, name: str
-) -> bool:
-    if key.later:
-        message = f"`{name}` is not built yet in this version"
-        report.add(place, name, message, "remove the key")
-        return False
-    if key.built and value not in key.built:
-        words = " or ".join(_as_written(value) for value in key.built)
-        cure = f"write {words}, or remove the key"
-        report.refuse(node, name, "is not built yet in this version", cure)
-        return False
-    return True
-
-
-def _as_written(value: Any) -> str:
-    return format_span(value) if isinstance(value, timedelta) else str(value)
-
-
-def _as_json(values: tuple[Any, ...]) -> list[Any]:
-    """Return values as they stand in a file; no time at all is also a bare 0."""
-    written = [_as_written(v) if isinstance(v, timedelta) else v for v in values]
-    return [0, *written] if timedelta(0) in values else written
 
 
 def unknown_key(
@@ -328,8 +297,4 @@ def object_schema(keys: Sequence[Key]) -> dict[str, Any]:
 def key_schema(key: Key) -> dict[str, Any]:
     """Return the JSON Schema of one key, with what it means."""
     meaning = key.meaning + (f" Default: {key.default}." if key.default else "")
-    if key.later:
-        return {"description": f"Not built yet in this version. {meaning}", "not": {}}
-    if key.built:
-        return {"description": meaning, "enum": _as_json(key.built)}
     return {"description": meaning, **key.kind.schema()}

@@ -227,16 +227,6 @@ def test_an_unknown_agent_key_names_the_near_one(parse_workspace, key):
     assert "in agents.claude" in found.message
 
 
-# Keys of a later version are checked for their form, and then refused: never ignored.
-@pytest.mark.parametrize("key", [key.name for key in AGENT_KEYS if key.later])
-def test_a_key_of_a_later_version_is_refused_in_one_sentence(parse_workspace, key):
-    value = "http://localhost/turn" if key == "http" else "[x]"
-    _, problems = parse_workspace(f"agents:\n  a:\n    {key}: {value}\n")
-    found = next(one for one in problems if one.key == f"agents.a.{key}")
-    assert "not built yet in this version" in found.message
-    assert "remove the key" in found.cure
-
-
 def test_wake_tools_are_handed_over_unless_the_file_says_no(parse):
     assert parse("prompt: x\n").routine.wake_tools
     assert parse("prompt: x\nwake_tools: true\n").routine.wake_tools

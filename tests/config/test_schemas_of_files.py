@@ -20,7 +20,6 @@ def test_a_schema_has_every_key_with_its_meaning_and_no_others(schema, keys):
     for key in keys:
         described = schema["properties"][key.name]["description"]
         assert key.meaning in described
-        assert ("Not built yet" in described) == key.later
 
 
 def test_the_schema_of_agents_is_that_of_their_table():
@@ -28,13 +27,7 @@ def test_the_schema_of_agents_is_that_of_their_table():
     assert list(entry["properties"]) == [key.name for key in AGENT_KEYS]
 
 
-def test_a_key_of_a_later_version_fits_no_value():
-    agents = workspace_schema()["properties"]["agents"]["additionalProperties"]["properties"]
-    for key in AGENT_KEYS:
-        assert (agents[key.name].get("not") == {}) == key.later
-
-
-def test_a_key_that_is_built_in_part_names_that_part():
+def test_a_key_with_few_values_names_them():
     properties = routine_schema()["properties"]
     assert properties["overlap"]["enum"] == ["skip", "buffer-one", "supersede"]
     assert properties["catch_up"]["enum"] == ["none", "one", "all"]
