@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from routines.cli.escape import escape
+from routines.cli.escape import escape, wrap
 from routines.cli.screens.table import Column, Row, layout
 from routines.cli.screens.words import (
     late_cell,
@@ -26,13 +26,13 @@ def history_screen(
     history: History, routine: Routine | None, times: Times, *, width: int
 ) -> list[str]:
     """Return the screen."""
-    head = _head(history, routine, times)
+    head = wrap(_head(history, routine, times), width, indent="  ")
     if not history.entries:
-        return [head, "", _nothing(history)]
+        return [*head, "", *wrap(_nothing(history), width)]
     wide, named = width >= WIDE, history.routine is not None
     rows = [_row(entry, times, wide=wide, named=named) for entry in history.entries]
     table = layout(_columns(wide=wide, named=named), rows, total=width)
-    return [head, "", *table, "", _foot(history)]
+    return [*head, "", *table, "", *wrap(_foot(history), width)]
 
 
 def _head(history: History, routine: Routine | None, times: Times) -> str:

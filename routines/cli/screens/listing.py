@@ -58,7 +58,9 @@ def _head(listing: Listing, times: Times, *, width: int, home: str) -> list[str]
     whole = f"{short_path(listing.root, home)}  {who}   {clock}"
     if columns_of(whole) <= width:
         return [whole]
-    return [short_path(listing.root, home), f"{who}   {clock}"]
+    below = f"{who}   {clock}"
+    rest = [below] if columns_of(below) <= width else [who, clock]
+    return [short_path(listing.root, home), *rest]
 
 
 def _who(found: Schedulers, times: Times, *, wide: bool) -> str:

@@ -1,6 +1,6 @@
 """`history --usage`: what turns cost, a day and a routine on each row."""
 
-from routines.cli.escape import escape
+from routines.cli.escape import escape, wrap
 from routines.cli.screens.table import Column, Row, layout
 from routines.cli.times import Times, usd
 from routines.operations.usage import Sum, Used
@@ -16,7 +16,7 @@ def usage_screen(used: Used, times: Times, *, width: int) -> list[str]:
     ]
     if len({day for day, _ in used.by_day}) > 1:
         rows += [Row(["all days", *_cells(name, one)]) for name, one in used.by_routine.items()]
-    return [head, "", *layout(_columns(), rows, total=width), "", _foot(used)]
+    return [head, "", *layout(_columns(), rows, total=width), "", *wrap(_foot(used), width)]
 
 
 def _columns() -> list[Column]:
