@@ -63,6 +63,7 @@ class WorkspaceSettings:
         env_file: Absolute path of KEY=VALUE lines for all routines, or None.
         state: Absolute path of the state folder, or None for the usual one.
         is_whole: False for the defaults that stand in for a file that can't be used.
+        line_of: The line of each key in routines.yaml, for messages.
     """
 
     tz: str = "UTC"
@@ -77,6 +78,7 @@ class WorkspaceSettings:
     env_file: str | None = None
     state: str | None = None
     is_whole: bool = True
+    line_of: Dict[str, int] = field(default_factory=dict, compare=False)
 
     def knows_agent(self, name: str) -> bool:
         """Return whether a routine may name this agent."""
@@ -168,6 +170,7 @@ def parse_settings(
         alert=_targets(values, "alert", root, report),
         env_file=path_of(values, "env_file", root, report),
         state=path_of(values, "state", root, report),
+        line_of=values.lines,
     )
     if settings.agent is not None and "agents" not in report_keys(report):
         check_agent(settings.agent, settings, values.nodes["agent"], report)

@@ -10,6 +10,7 @@ from routines.errors import Problem, UsageError
 from routines.operations.agents_found import AgentFound, agents_found, with_versions
 from routines.operations.context import Context
 from routines.operations.listing import search_path
+from routines.operations.places_found import path_of, places_missing
 from routines.operations.targets_found import TargetFound, targets_missing
 from routines.operations.wake_tools_found import WakeToolsFound, wake_tools_found
 from routines.operations.zone_note import zone_note
@@ -99,7 +100,7 @@ def check(context: Context, files: Sequence[str] = ()) -> Checked:
     workspace = context.workspace
     wanted = _paths(context, files)
     problems = [p for p in workspace.problems if wanted is None or p.path in wanted]
-    remarks = [*workspace.remarks, *_about_schedules(context)]
+    remarks = [*workspace.remarks, *_about_schedules(context), *places_missing(workspace)]
     agents = with_versions(
         context,
         agents_found(workspace.settings, workspace.routines, path=search_path(context)),
@@ -161,9 +162,7 @@ def _about_schedules(context: Context) -> list[Problem]:
         if routine.schedule is None or not routine.enabled:
             continue
         key = next((key for key in _SCHEDULE_KEYS if key in routine.line_of), None)
-        root = context.workspace.root.path
-        # Absolute or from the root: either way it is named from the root.
-        path = os.path.relpath(os.path.join(root, routine.path or routine.name), root)
+        path = path_of(context.workspace, routine)
         line = None if key is None else routine.line_of[key]
         found += [
             Problem(path, line, None, key, remark)

@@ -18,6 +18,7 @@ from routines.operations.life import SILENT, age, is_unwatched, schedulers
 from routines.operations.listing import Trouble, list_routines, search_path
 from routines.operations.machine_facts import disk_of, zone_data
 from routines.operations.pending import open_claims
+from routines.operations.places_found import places_missing
 from routines.operations.wake_tools_found import HOW_TO_GET_IT, wake_tools_found
 from routines.operations.zone_note import zone_note
 from routines.store import files
@@ -330,7 +331,11 @@ def _files(context: Context) -> list[Finding]:
         ]
     count = len(workspace.names)
     text = f"{count} routine{'' if count == 1 else 's'} in {_short(context, workspace.root.path)}"
-    return [Finding(Level.OK, "files", text)]
+    missing = [
+        Finding(Level.NOTE, "files", f"{p.place()}: {p.message}", p.cure or "")
+        for p in places_missing(workspace)
+    ]
+    return [Finding(Level.OK, "files", text), *missing]
 
 
 def _outcomes(context: Context) -> list[Finding]:
