@@ -14,7 +14,7 @@ from routines.domain.outcome import Outcome, State
 from routines.domain.record import Record
 from routines.errors import UsageError
 from routines.operations.context import Context
-from routines.operations.endings import ending, is_calm, name_key
+from routines.operations.endings import ending, is_calm, is_of_slot, name_key
 from routines.operations.entries import Entry, as_it_stands, from_missed, owed_entry
 from routines.operations.finding import check_known, find, known_routines
 from routines.operations.last_good import tagged
@@ -182,11 +182,22 @@ def folders_of(context: Context, state: StateFolder, query: Query) -> list[str]:
     for name in names:
         if name == "wake":
             wanted |= {folder for folder in owners if folder.startswith("wake/")}
-        stable = f"routine:{name}"
         routine = context.workspace.routines.get(name)
-        sessions = {stable, stable if routine is None else routine.session_for("")}
+        own = _past_session(state, name) if routine is None else routine.session_for("")
+        sessions = {f"routine:{name}", *([own] if own else [])}
         wanted |= {safe_name(name), *(f"wake/{safe_name(session)}" for session in sessions)}
     return [folder for folder in owners if folder in wanted]
+
+
+def _past_session(state: StateFolder, name: str) -> str | None:
+    """Return the session of the newest slot of a routine whose file is gone or can't be used.
+
+    Its file alone says which one it names; the wake-ups that were set in it are filed there.
+    """
+    claims = ClaimStore(state)
+    newest = next(filter(is_of_slot, claims.walk([safe_name(name)])), None)
+    record = None if newest is None else claims.read_path(newest)
+    return None if record is None else record.session
 
 
 class _Rows:

@@ -166,6 +166,32 @@ def test_a_run_by_hand_and_a_firing_are_rows_of_the_routine(ws):
     assert "wake-up w-7k3m9q" in ws.ask("history", "daily").out
 
 
+@pytest.mark.parametrize("gone", ["deleted", "broken", "there"])
+def test_a_firing_in_a_named_session_is_a_row_of_the_routine_also_when_its_file_is_gone(ws, gone):
+    ws.cron("daily", "0 9 * * *", "session: named:shop\n")
+    slot = ws.done("daily", berlin("09:00"), claim={"session": "named:shop"})
+    fired = ws.claim(
+        "named:shop", berlin("11:00"), kind=Kind.WAKE, occurrence_id="w-7k3m9q", trigger="wake-up",
+        wakeup={"id": "w-7k3m9q", "created_by": "x"}, session="named:shop", routine=None,
+    )  # fmt: skip
+    ws.end(ws.started(fired))
+    # A run by hand elsewhere says nothing of where it wakes.
+    hand = ws.claim(
+        "daily", berlin("12:00"), kind=Kind.MANUAL, occurrence_id="k3m9q2", session="named:else"
+    )
+    ws.end(ws.started(hand))
+    if gone == "deleted":
+        (ws.root / "routines" / "daily.yaml").unlink()
+    elif gone == "broken":
+        ws.routine("daily", "promt: x\n")
+
+    assert [row["id"] for row in entries(ws, "daily", "--outcome", "completed")] == [
+        "manual:2026-11-29T11-00-00Z-k3m9q2",
+        "wake:w-7k3m9q@2026-11-29T10:00:00Z",
+        slot,
+    ]
+
+
 # References -------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from routines.config.workspace import find_root, load_workspace
+from routines.domain.occurrence import Kind
 from routines.engine.presence import Presence
 from tests.builders import owner
 from tests.surfaces.world import NOW, World, berlin
@@ -97,6 +98,25 @@ def test_tag_selects_a_stale_edit_for_a_pause_and_in_the_history(stale):
     assert rows["daily"]["next"] is None
     told = json.loads(stale.ask("history", "--tag", "reports", "--json").out)
     assert [one["routine"] for one in told] == ["daily"]
+
+
+def test_tag_selects_the_wake_ups_of_a_stale_edit_in_its_named_session(stale):
+    stale.done("daily", berlin("09:00"), claim={"session": "named:shop"})
+    fired = stale.claim(
+        "named:shop",
+        berlin("11:00"),
+        kind=Kind.WAKE,
+        occurrence_id="w-7k3m9q",
+        trigger="wake-up",
+        wakeup={"id": "w-7k3m9q", "created_by": "x"},
+        session="named:shop",
+        routine=None,
+    )
+    stale.end(stale.started(fired))
+
+    words = ("history", "--tag", "reports", "--outcome", "completed", "--json")
+    told = json.loads(stale.ask(*words).out)
+    assert [one["trigger"] for one in told] == ["wake-up", "schedule"]
 
 
 def test_broken_file_that_nothing_runs_any_more_is_still_refused(ws):
