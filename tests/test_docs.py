@@ -9,9 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from routines.cli.main import COMMANDS
-from routines.config.agent_keys import AGENT_KEYS
-from routines.config.routine_keys import ROUTINE_KEYS
-from routines.config.workspace_file import WORKSPACE_KEYS, parse_settings
+from routines.config.workspace_file import parse_settings
 from routines.domain.outcome import REASONS, Outcome
 from routines.domain.record import Event
 from tests.test_readme import REPOSITORY, Reader, blocks, by_kind, stop
@@ -134,22 +132,6 @@ def test_the_yaml_on_a_page_is_read_without_a_problem(page):
     for _, kind, text in blocks(text_of(page)):
         if kind == "yaml" and text.startswith("# routines.yaml"):
             assert parse_settings(text.encode(), root="/ws")[1] == (), text
-
-
-def test_what_is_not_there_yet_is_said_in_one_place_and_nothing_else_is():
-    part = text_of("docs/README.md").split("\n## Not yet\n", 1)[1]
-    keys, agents, names = re.search(
-        r"\nKeys of a routine: (.*?)\nKeys of an agent: (.*?)\nCommands: (.*?)\. For",
-        part,
-        re.DOTALL,
-    ).groups()
-    hint = "docs/README.md, Not yet"
-    for text, tables in ((keys, (ROUTINE_KEYS, WORKSPACE_KEYS)), (agents, (AGENT_KEYS,))):
-        table = [key for keys in tables for key in keys]
-        known = {key.name for key in table}
-        later = {key.name for key in table if key.later or key.built}
-        assert {word for word in re.findall(r"`(\w+)`", text) if word in known} == later, hint
-    assert not set(re.findall(r"`(\w+)`", names)) & set(COMMANDS), hint
 
 
 # Output -----------------------------------------------------------------------------------------
