@@ -4,13 +4,14 @@ A duplicate, a stale slot and a store fault are three different answers; what a 
 is recorded.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from routines.domain.due import GiveUp
 from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind, Occurrence
-from routines.domain.outcome import Reason, Trigger
+from routines.domain.outcome import LONGEST_DETAIL, Reason, Trigger, one_line
 from routines.domain.record import Event, Record
 from routines.domain.routine import OverlapPolicy, Routine
 from routines.engine.arming import known_schedule, told
@@ -183,20 +184,26 @@ class Deliverer(Claimer):
                 cursor, until, why, at=now, detail=detail, schedule=known
             )
 
-        switch = self._held(routine, why, now)
+        switches = self._held(routine, why, now)
         given_up = []
-        if switch is not None:
+        if switches:
             # What was owed before the pause has its own reason: nobody was there.
-            given_up.append(give_up(min(switch.since, until), Reason.NO_SCHEDULER))
-        given_up.append(give_up(until, why, self._told(switch, now)))
+            since = min(switch.since for switch in switches)
+            given_up.append(give_up(min(since, until), Reason.NO_SCHEDULER))
+        given_up.append(give_up(until, why, self._told(switches, now)))
         self._count([one for one in given_up if one is not None])
 
-    def _held(self, routine: Routine, why: Reason, now: datetime) -> Switch | None:
-        return self._switches.held(routine.name, now=now) if why is Reason.PAUSED else None
+    def _held(self, routine: Routine, why: Reason, now: datetime) -> list[Switch]:
+        """Return what holds it, if it is paused: everything, itself, or both."""
+        names = (None, routine.name) if why is Reason.PAUSED else ()
+        found = (self._switches.read(name) for name in names)
+        return [s for s in found if s is not None and (s.until is None or s.until > now)]
 
     @staticmethod
-    def _told(switch: Switch | None, now: datetime) -> str:
-        return "" if switch is None else told(switch, now)
+    def _told(switches: Sequence[Switch], now: datetime) -> str:
+        # Each keeps its share of the line: what one person wrote does not hide the other pause.
+        share = LONGEST_DETAIL // max(len(switches), 1) - len("; ")
+        return "; ".join(one_line(told(switch, now), most=share) for switch in switches)
 
     def _claim_delivered(
         self, routine: Routine, occurrence: Occurrence, session: str, now: datetime

@@ -16,7 +16,7 @@ from routines.domain.routine import Routine
 from routines.domain.zones import day_of, local_text, zone
 from routines.operations.context import Context
 from routines.operations.life import Schedulers, schedulers
-from routines.operations.pending import Open, open_claims, session_busy
+from routines.operations.pending import Open, lasting, open_claims, session_busy
 from routines.store.claims import ClaimStore
 from routines.store.switches import Switch, SwitchStore
 
@@ -82,8 +82,7 @@ class Decider:
             store = SwitchStore(self._state)
             found = (store.read(None), store.read(name))
             self._switches[name] = tuple(one for one in found if one is not None)
-        held = (s for s in self._switches[name] if s.until is None or s.until > due)
-        return next(held, None)
+        return next(iter(lasting(self._switches[name], at=due)), None)
 
     def _overlap(self, routine: Routine, due: datetime) -> str:
         mine = [

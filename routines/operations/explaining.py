@@ -284,20 +284,17 @@ class _Explainer:
         return max(since, last.last if isinstance(last, Missed) else last.occurrence.instant)
 
     def _held_back(self, at: datetime, paused: Held) -> Explanation:
-        what = "everything is paused" if paused.everything else "paused"
-        who = f"{what} by {paused.by} since {{0}}"
-        instants = [paused.since]
-        if paused.until is not None:
-            who += " until {1}"
-            instants.append(paused.until)
-        if paused.reason:
-            who += f" ({escaped(paused.reason)})"
+        who, instants = _pause_words(paused, 0)
+        if paused.besides is not None:
+            more, instants_too = _pause_words(paused.besides, len(instants))
+            who, instants = f"{who}; {more}", [*instants, *instants_too]
         if self.schedule is not None and self.schedule.next_after(self.now) is None:
             too_late = self._is_too_late(at, max(self.now, paused.until or self.now))
             meets = "is recorded as missed: too-late" if too_late else "fires"
             then = f"It {meets} when that ends"
         else:
-            reason = "paused" if at > paused.since else "no-scheduler"
+            since = min(one.since for one in (paused, paused.besides) if one is not None)
+            reason = "paused" if at > since else "no-scheduler"
             then = f"It is recorded as missed: {reason} when that ends"
         return self._answer(at, Verdict.PAUSED, f"{who}. {then}", *instants)
 
@@ -384,3 +381,16 @@ class _Explainer:
             )
         why = "nothing is recorded of it, though a newer slot is: its file was removed"
         return self._answer(at, Verdict.UNKNOWN, why)
+
+
+def _pause_words(paused: Held, first: int) -> tuple[str, list[datetime]]:
+    """Return who paused it, since and until when and why, its instants counted from *first*."""
+    what = "everything is paused" if paused.everything else "paused"
+    text = f"{what} by {escaped(paused.by)} since {{{first}}}"
+    instants = [paused.since]
+    if paused.until is not None:
+        text += f" until {{{first + 1}}}"
+        instants.append(paused.until)
+    if paused.reason:
+        text += f" ({escaped(paused.reason)})"
+    return text, instants

@@ -20,7 +20,16 @@ from routines.operations.entries import Entry
 from routines.operations.last_good import last_good, tagged
 from routines.operations.life import Schedulers, schedulers
 from routines.operations.past import Past
-from routines.operations.pending import Due, Held, Open, due_slots, due_words, held, open_claims
+from routines.operations.pending import (
+    Due,
+    Held,
+    Open,
+    due_slots,
+    due_words,
+    held,
+    held_of,
+    open_claims,
+)
 from routines.operations.queued import count_queued
 from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
@@ -214,7 +223,7 @@ class _Lister:
         return {s.routine: s for s in switches if s.until is None or s.until > self.now}
 
     def _held_by(self, name: str) -> Held | None:
-        return held(self.switches.get(None) or self.switches.get(name))
+        return held_of((self.switches.get(None), self.switches.get(name)), now=self.now)
 
     def _due(self) -> dict[str, Due]:
         return due_slots(

@@ -4,7 +4,7 @@ Worked out from the files and written nowhere: `waiting` and `owed` are computed
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -107,6 +107,7 @@ class Held:
         until: When it ends by itself, or None.
         reason: In words, may be empty.
         everything: Whether everything is paused, and not one routine.
+        besides: The other pause that holds it too, and ends no later; None if this is the one.
     """
 
     by: str
@@ -114,6 +115,12 @@ class Held:
     until: datetime | None
     reason: str
     everything: bool
+    besides: "Held | None" = None
+
+    def holds(self, at: datetime) -> "tuple[Held, ...]":
+        """Return those of the two that are in force at *at*, as things stand."""
+        both = (self, self.besides)
+        return tuple(one for one in both if one and (one.until is None or at <= one.until))
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `--json` shows it."""
@@ -123,6 +130,7 @@ class Held:
             "until": None if self.until is None else format_instant(self.until),
             "reason": self.reason,
             "everything": self.everything,
+            "besides": None if self.besides is None else self.besides.to_json(),
         }
 
 
@@ -134,9 +142,34 @@ def held(switch: Switch | None) -> Held | None:
     return Held(switch.by, switch.since, switch.until, switch.reason, everything)
 
 
+def lasting(switches: Iterable[Switch | None], *, at: datetime) -> list[Switch]:
+    """Return those in force at *at*, the one that lasts longest first, else that of everything."""
+    found = [s for s in switches if s is not None and (s.until is None or s.until > at)]
+    return sorted(found, key=lambda s: (s.until is not None, -_seconds(s.until), s.routine or ""))
+
+
+def _seconds(until: datetime | None) -> float:
+    return 0.0 if until is None else until.timestamp()
+
+
+def held_of(switches: Iterable[Switch | None], *, now: datetime) -> Held | None:
+    """Return what holds a routine now of its own switch and that of everything.
+
+    Of two it is the one that ends last: nothing starts before that, and nothing else may be
+    promised.
+    """
+    found = [held(switch) for switch in lasting(switches, at=now)]
+    first, second, *_ = [*found, None, None]
+    return None if first is None else replace(first, besides=second)
+
+
 def held_by(state: StateFolder | None, routine: str | None, *, now: datetime) -> Held | None:
     """Return what holds *routine* now, or everything if None; None if nothing does."""
-    return None if state is None else held(SwitchStore(state).held(routine, now=now))
+    if state is None:
+        return None
+    store = SwitchStore(state)
+    own = None if routine is None else store.read(routine)
+    return held_of((store.read(None), own), now=now)
 
 
 def due_slots(

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from routines.domain.outcome import LONGEST_DETAIL
 from routines.domain.timetable import offset_of
 from routines.engine.pausing import Pausing
 from routines.errors import SessionBusyError, SlotRefused, UnknownRoutine
@@ -305,3 +306,32 @@ async def test_record_of_a_slot_delivered_under_a_pause_says_who_paused_and_why(
         ("08:10", "paused", told),
         ("08:15", "paused", told),
     ]
+
+
+async def test_record_of_a_slot_delivered_under_two_pauses_names_both_and_begins_with_the_older(
+    stage,
+):
+    await first_seen(stage)
+    for when, name, by, why in (
+        ("08:06", "digest", "ben@studio", "moving " * 100),
+        ("08:11", None, "ana@studio", "holiday"),
+    ):
+        stage.clock.set(at(when))
+        Pausing(stage.state, by=by).pause(name, now=stage.clock.now(), until=None, reason=why)
+    stage.clock.set(at("08:15"))
+
+    await fire(stage, at("08:15"))
+
+    found = [(f"{m.last:%H:%M}", m.reason, m.detail) for m in stage.missed()]
+    assert [one[:2] for one in found] == [
+        ("08:05", "no-scheduler"),
+        ("08:10", "paused"),
+        ("08:15", "paused"),
+    ]
+    for detail in (found[1][2], found[2][2]):
+        everything, _, itself = detail.partition("; ")
+        assert everything == (
+            "everything was paused by ana@studio since 2026-06-01T08:11:00Z: holiday"
+        )
+        assert itself.startswith("paused by ben@studio since 2026-06-01T08:06:00Z: moving ")
+        assert len(detail) <= LONGEST_DETAIL

@@ -75,6 +75,7 @@ def test_pause_with_json_says_who_when_and_why(armed):
             "until": "2026-11-29T17:18:00Z",
             "reason": "moving house",
             "everything": False,
+            "besides": None,
         },
         "passed": None,
         "cancelled": [],
@@ -206,6 +207,42 @@ def test_what_is_disabled_while_it_runs_has_no_next(armed):
     assert [(row["state"], row["next"]) for row in rows if row["name"] == "hourly"] == [
         ("running", None)
     ]
+
+
+def test_of_two_pauses_each_command_names_both_and_how_to_end_them(armed):
+    armed.ask("pause", "daily", "--reason", "moving house")
+    armed.ask("pause", "--all", "--reason", "holiday")
+
+    row = next(
+        one
+        for one in json.loads(armed.ask("list", "--json").out)["routines"]
+        if one["name"] == "daily"
+    )
+    explained = json.loads(armed.ask("explain", "daily", "--json").out)
+    for found in (row["paused"], explained["paused"]):
+        assert (found["everything"], found["reason"]) == (True, "holiday")
+        assert (found["besides"]["everything"], found["besides"]["reason"]) == (
+            False,
+            "moving house",
+        )
+    foot = armed.ask("explain", "daily", width=120).out
+    assert "but it is paused: routines resume --all, routines resume daily\n" in foot
+    armed.ask("resume", "--all")
+    assert "but it is paused: routines resume daily\n" in armed.ask("explain", "daily").out
+
+
+def test_a_slot_is_not_promised_for_the_end_of_one_pause_where_another_goes_on(armed):
+    """Everything is paused for an hour, and the routine itself until it is resumed."""
+    armed.ask("pause", "--all", "--until", "1h")
+    armed.ask("pause", "daily")
+
+    assert "daily: paused: nothing starts until it is resumed" in armed.ask("next").out
+    assert armed.ask("next", "daily", "--json").out.strip() == "[]"
+    foot = armed.ask("explain", "daily").out
+    assert "Next: Mon 30 Nov 09:00, but it is paused: routines resume daily\n" in foot
+    (decided,) = json.loads(armed.ask("next", "daily", "-n", "1", "--decide", "--json").out)
+    assert decided["decision"].startswith("paused by ")
+    assert decided["decision"].endswith(" until it is resumed")
 
 
 def test_a_pause_of_a_routine_whose_file_is_gone_can_be_ended(armed):

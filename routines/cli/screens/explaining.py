@@ -93,7 +93,7 @@ def _foot(found: Explanation, times: Times) -> list[str]:
     if found.next is not None:
         at = times.sentence(found.next)
         if _is_held(found, found.next):
-            lines.append(f"Next: {at}, but it is paused: routines resume {_whom(found)}")
+            lines.append(f"Next: {at}, but it is paused: {_resume(found, found.next)}")
             if not found.stale:
                 lines.append(f"Now, by hand: routines run {name}")
         else:
@@ -122,13 +122,14 @@ def _job_foot(found: Explanation) -> list[str]:
 
 def _is_held(found: Explanation, at: datetime) -> bool:
     """Return whether the routine is paused at *at*, as things stand."""
-    held = found.paused
-    return held is not None and (held.until is None or at <= held.until)
+    return found.paused is not None and bool(found.paused.holds(at))
 
 
-def _whom(found: Explanation) -> str:
-    held = found.paused
-    return "--all" if held is not None and held.everything else word(found.routine)
+def _resume(found: Explanation, at: datetime) -> str:
+    """Return what ends the pauses that hold the routine at *at*: both, where there are two."""
+    held = () if found.paused is None else found.paused.holds(at)
+    whom = ["--all" if one.everything else word(found.routine) for one in held]
+    return ", ".join(f"routines resume {one}" for one in whom)
 
 
 def _ref(found: Explanation) -> str:

@@ -153,4 +153,5 @@ def held_words(held: Held, times: Times) -> str:
     until = "" if held.until is None else f" until {times.sentence(held.until)}"
     why = f" ({held.reason})" if held.reason else ""
     what = "everything is paused" if held.everything else "paused"
-    return line(f"{what} by {held.by} since {times.sentence(held.since)}{until}{why}")
+    text = line(f"{what} by {held.by} since {times.sentence(held.since)}{until}{why}")
+    return text if held.besides is None else f"{text}; {held_words(held.besides, times)}"
