@@ -10,6 +10,7 @@ from datetime import datetime
 
 from routines.domain.outcome import Reason
 from routines.domain.routine import Routine
+from routines.domain.schedule import Schedule
 from routines.engine.arming import Arming, known_schedule, schedule_of, told
 from routines.store.cursors import Cursor, CursorStore
 from routines.store.state import State
@@ -84,8 +85,7 @@ class Pausing:
         if routine is not None:
             cursor = self._cursors.peek(routine)
             return [] if cursor is None else [cursor]
-        # What has a switch of its own stays paused, and is counted when that goes.
-        return [c for c in self._cursors.all() if self._switches.read(c.routine) is None]
+        return list(self._cursors.all())
 
     def _move(self, routine: str, switch: Switch, now: datetime) -> None:
         cursor = self._cursors.read(routine)
@@ -99,13 +99,38 @@ class Pausing:
         if last is not None and schedule.next_after(now) is None:
             # Nothing else is to come: it fires now, late, and is not given up for a pause.
             return
-        # What was owed before has its own reason: nobody was there.
-        before = min(switch.since, now)
-        give_up = self._arming.give_up_until
-        give_up(cursor, before, Reason.NO_SCHEDULER, at=now, schedule=known)
-        detail = told(switch, now, otherwise=f"resumed by {self._by}")
-        give_up(cursor, now, Reason.PAUSED, detail=detail, schedule=known)
+        resumed = f"resumed by {self._by}"
+        other = self._switches.read(None if switch.routine is not None else routine)
+        if switch.routine is None and other is not None:
+            # It stays paused by its own switch, and is counted when that goes: all but what came
+            # before that one, of which nothing tells once this one is gone.
+            if other.since > switch.since:
+                until = min(other.since, now)
+                self._pass_over(cursor, switch, until, now, known, otherwise=resumed)
+            return
+        if other is not None and other.since < switch.since:
+            until = switch.since if other.until is None else min(other.until, switch.since)
+            self._pass_over(cursor, other, until, now, known)
+        self._pass_over(cursor, switch, now, now, known, otherwise=resumed)
         self._cursors.write(replace(cursor, since=now, by=self._by))
+
+    def _pass_over(
+        self,
+        cursor: Cursor,
+        switch: Switch,
+        until: datetime,
+        now: datetime,
+        known: Schedule | None,
+        *,
+        otherwise: str = "",
+    ) -> None:
+        """Record what *switch* passed over until then, and what was owed before it."""
+        give_up = self._arming.give_up_until
+        # What was owed before has its own reason: nobody was there.
+        before = min(switch.since, until)
+        give_up(cursor, before, Reason.NO_SCHEDULER, at=now, schedule=known)
+        detail = told(switch, now, otherwise=otherwise)
+        give_up(cursor, until, Reason.PAUSED, at=now, detail=detail, schedule=known)
 
     def expire(self, now: datetime) -> list[Switch]:
         """Resume what was paused until an instant that has come; return those switches."""

@@ -314,3 +314,27 @@ async def test_pause_of_a_hosts_own_kind_of_schedule_owes_nothing_either(stage):
     assert stage.slots == ["08:50"]
     ranges = [(m.reason, f"{m.last:%H:%M}") for m in CursorStore(stage.state).missed("digest")]
     assert ranges == [("paused", "08:40"), ("paused", "08:20")]
+
+
+@pytest.mark.parametrize("first_ended", ["digest", None], ids=["itself", "everything"])
+async def test_of_two_pauses_the_later_one_makes_no_absence_of_the_earlier(stage, first_ended):
+    """Everything is paused first, then the routine too; and one of them is resumed first."""
+    async with stage.running(routine(schedule=every(10))) as engine:
+        await stage.clock.advance_to(at("08:06"))
+        await engine.pause(reason="holiday")
+        await stage.clock.advance_to(at("08:16"))
+        await engine.pause("digest", reason="moving house")
+        await stage.clock.advance_to(at("08:35"))
+        await engine.resume(first_ended)
+        await stage.clock.advance_to(at("08:55"))
+        await engine.resume(None if first_ended else "digest")
+        await stage.clock.advance_to(at("09:01"))
+
+    assert stage.slots == ["09:00"]
+    rows = missed(stage)
+    assert {row[0] for row in rows} == {"paused"}
+    assert sum(row[3] for row in rows) == 5
+    assert (rows[-1][1], rows[0][2]) == ("08:10", "08:50")
+    oldest = list(CursorStore(stage.state).missed("digest"))[-1]
+    assert oldest.detail.startswith("everything was paused by ")
+    assert (f"{oldest.last:%H:%M}", oldest.detail[-9:]) == ("08:10", ": holiday")
