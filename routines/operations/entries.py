@@ -354,3 +354,9 @@ def output_path(state: StateFolder, entry: Entry, name: str) -> str | None:
     """Return the absolute path of one of its files, or None if there is none."""
     where = entry.files.get(name)
     return None if where is None else os.path.join(state.path, where)
+
+
+def reply_of(state: StateFolder, record: Record) -> str | None:
+    """Return the whole reply of a turn, as far as it is kept."""
+    data = files.read(state.at("output", record.occurrence.place, "reply.md"))
+    return None if data is None else data.decode("utf-8", "replace")

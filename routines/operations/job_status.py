@@ -1,6 +1,6 @@
 """Where a job stands, and what runs and comes next of a queue: read from the files alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -9,6 +9,7 @@ from routines.domain.job import Job
 from routines.domain.names import format_instant
 from routines.domain.outcome import State
 from routines.domain.record import Event, Record
+from routines.operations.entries import reply_of
 from routines.operations.life import state_word
 from routines.store.cancels import CancelStore
 from routines.store.claims import ClaimStore
@@ -28,7 +29,8 @@ class JobStatus:
         recovered: How many of its recoveries are used.
         cancel_asked: Whether its cancel was asked for and has not ended it yet.
         claimed_at, started_at, ended_at: When; None for what has not happened.
-        reply: The beginning of the reply, or None.
+        reply: The reply, or None: its beginning in a list, and where its output is not kept any
+            more; else all of it, within what is kept of one (1 MiB).
     """
 
     job: Job
@@ -97,6 +99,13 @@ def standing_of(state: StateFolder, store: JobStore, claims: ClaimStore, known: 
         return JobStatus(job=known.job, state=State.SETTLED.value, detail=detail)
     queued = State.DEFERRED if store.orders.is_waiting(known.job) else State.WAITING
     return JobStatus(job=known.job, state=queued.value)
+
+
+def with_whole_reply(state: StateFolder, one: JobStatus, record: Record | None) -> JobStatus:
+    """Return a job with all of its reply, as far as that is kept; one that has none as it is."""
+    if record is None or one.reply is None:
+        return one
+    return replace(one, reply=reply_of(state, record) or one.reply)
 
 
 def status_of(state: StateFolder, claims: ClaimStore, job: Job, record: Record) -> JobStatus:

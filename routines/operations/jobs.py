@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from routines.agents.output import bounded
 from routines.domain.clock import Clock
 from routines.domain.job import MOST_SETTLED
 from routines.domain.job_request import (
@@ -29,7 +30,7 @@ from routines.domain.job_request import (
 from routines.domain.outcome import LONGEST_DETAIL, one_line
 from routines.engine import host
 from routines.errors import InvalidJob, UnknownJob
-from routines.operations.job_status import JobStatus, head_of, standing_of
+from routines.operations.job_status import JobStatus, head_of, standing_of, with_whole_reply
 from routines.store.claims import ClaimStore
 from routines.store.job_cancels import CancelAnswer, JobCanceller, LaneFailed
 from routines.store.job_feed import JobFeed, Settled
@@ -59,7 +60,7 @@ class SettledJob:
         outcome, reason, detail: How it ended.
         recovered: How many recoveries were used.
         ended_at: When.
-        reply: The beginning of the reply, or None.
+        reply: The beginning of the reply, in one line, or None; `Jobs.read` has all of it.
         purged: How many jobs were purged; None for the end of one job.
     """
 
@@ -193,7 +194,10 @@ class Jobs:
     # Looking ------------------------------------------------------------------------------------
 
     def read(self, job: str) -> JobStatus:
-        """Return one job, and where it stands.
+        """Return one job, and where it stands, with all of its reply.
+
+        Of a reply the first and the last 512 KiB are kept, as long as output is; after that its
+        beginning is left.
 
         Raises:
             UnknownJob: There is none of that id.
@@ -203,7 +207,8 @@ class Jobs:
         known = self._jobs.find(job_id)
         if known is None:
             raise UnknownJob(job)
-        return standing_of(self._state, self._jobs, self._claims, known)
+        status = standing_of(self._state, self._jobs, self._claims, known)
+        return with_whole_reply(self._state, status, known.record)
 
     def head(self, queue: str | None = DEFAULT_QUEUE, *, limit: int = 20) -> list[JobStatus]:
         """Return what runs of a queue, then what is next, in its order.
@@ -221,7 +226,8 @@ class Jobs:
         """Return what was settled, in order, without a gap: the feed after the number *after*.
 
         Ask again with the last number that you have dealt with. Nothing is ever inserted before a
-        number that was read; what retention has removed is passed over.
+        number that was read; what retention has removed is passed over. Each shows the beginning
+        of its reply, in one line: `read` has all of it.
 
         Args:
             after: A number that `settled` returned, 0 for the beginning.
@@ -361,7 +367,7 @@ class Jobs:
             ending: `completed`, `failed` (with a *detail*), `cancelled`, `interrupted` (it may be
                 run again, if it has recoveries left) or `outcome-unknown` (it never is).
             detail: Why, in one line.
-            reply: What came of it.
+            reply: What came of it. Of a long one the first and the last 512 KiB are kept.
 
         Returns:
             `settled`, `requeued`, `replayed` (you said the same before) or `conflict` (it is not
@@ -376,7 +382,8 @@ class Jobs:
         line = _line("detail", detail)
         job_id, secret = check_id(job, "job"), _token(token)
         self._work.publish_ended()
-        return self._work.settle(job_id, secret, said, detail=line, reply=reply)
+        kept, _ = bounded(reply)
+        return self._work.settle(job_id, secret, said, detail=line, reply=kept)
 
 
 def _whole(field: str, value: Any, *, least: int, most: int = _MOST) -> int:

@@ -13,7 +13,7 @@ from routines.errors import (
 )
 from routines.operations.context import Context
 from routines.operations.job_finding import find_job
-from routines.operations.job_status import JobStatus, head_of
+from routines.operations.job_status import JobStatus, head_of, with_whole_reply
 from routines.operations.jobs import Jobs
 from routines.operations.life import schedulers
 from routines.operations.queued import count_queued
@@ -144,7 +144,7 @@ def list_jobs(context: Context, *, queue: str | None, count: int) -> QueueList:
 
 
 def show_job(context: Context, job_id: str) -> JobStatus:
-    """Return one job whole; writes nothing.
+    """Return one job whole, with all that is kept of its reply; writes nothing.
 
     Raises:
         UnknownJob: There is none of that id.
@@ -152,7 +152,7 @@ def show_job(context: Context, job_id: str) -> JobStatus:
     found = find_job(context, job_id)
     if found is None:
         raise UnknownJob(job_id)
-    return found.status
+    return with_whole_reply(context.state, found.status, found.record)
 
 
 def cancel_job(

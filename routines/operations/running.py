@@ -27,6 +27,7 @@ from routines.engine.running import Running
 from routines.errors import InvalidFiles, NoScheduler, StateUnusable, StoreError, UnknownRoutine
 from routines.operations.agents_found import AgentFound, agents_found, with_versions
 from routines.operations.context import Context
+from routines.operations.entries import reply_of
 from routines.operations.holding import session_of
 from routines.operations.life import schedulers
 from routines.operations.log_lines import log_to
@@ -388,12 +389,6 @@ def _check_known(context: Context, name: str) -> None:
     if name in workspace.broken:
         raise InvalidFiles(workspace.broken[name])
     raise UnknownRoutine(name, workspace.names)
-
-
-def reply_of(state: State, record: Record) -> str | None:
-    """Return the whole reply of a turn, as far as it is kept."""
-    data = files.read(state.at("output", record.occurrence.place, "reply.md"))
-    return None if data is None else data.decode("utf-8", "replace")
 
 
 # Outside clocks ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -405,3 +406,49 @@ def test_what_a_worker_ended_without_a_word_is_not_said_of_a_person_or_of_the_sc
         assert "scheduler was stopped" not in said
     assert f"its worker said {ending}" in queue.ask("explain", "a").out
     assert answer(queue, "show", "a")["detail"] == f"its worker said {ending}"
+
+
+# What came of it -------------------------------------------------------------------------------
+
+
+def replied(world: World, reply: str) -> Jobs:
+    jobs = jobs_of(world)
+    jobs.add("x", id="a")
+    claimed = jobs.claim()
+    assert claimed is not None
+    jobs.settle("a", claimed.token, "completed", reply=reply)
+    return jobs
+
+
+def test_one_job_shows_all_of_its_reply_and_the_feed_the_beginning(queue: World) -> None:
+    whole = "\n".join(f"line {number} of the answer" for number in range(100))
+    jobs = replied(queue, whole)
+
+    assert jobs.read("a").reply == whole
+    assert answer(queue, "jobs", "show", "a")["reply"] == whole
+    assert answer(queue, "show", "a")["reply"] == whole
+    assert "\nline 99 of the answer\n" in queue.ask("jobs", "show", "a").out
+    (end,) = jobs.settled()
+    assert end.reply is not None
+    assert end.reply.startswith("line 0 of the answer line 1")
+    assert len(end.reply) <= 200
+
+
+def test_where_the_output_is_not_kept_any_more_the_beginning_of_a_reply_is_left(
+    queue: World,
+) -> None:
+    jobs = replied(queue, "all\nis well")
+    shutil.rmtree(queue.state.at("output"))
+
+    assert jobs.read("a").reply == "all is well"
+    assert answer(queue, "jobs", "show", "a")["reply"] == "all is well"
+
+
+def test_of_a_reply_without_end_that_a_worker_gives_head_and_tail_are_kept(queue: World) -> None:
+    jobs = replied(queue, f"begins{'x' * 3_000_000}ends")
+
+    reply = jobs.read("a").reply
+    assert reply is not None
+    assert reply.startswith("begins")
+    assert reply.endswith("ends")
+    assert 1_000_000 < len(reply) < 1_100_000
