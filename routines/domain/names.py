@@ -26,6 +26,8 @@ RESERVED_ROUTINES = frozenset(["wake", "job"])
 LONGEST_ROUTINE_NAME = 100
 # Likewise: it stands in a row of each list.
 LONGEST_SESSION_NAME = 100
+# What stands before the occurrence in the key of a turn.
+_WORKSPACE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/(?=.)", re.ASCII)
 
 
 class OutOfReach(ValueError):
@@ -160,3 +162,11 @@ def check_session_name(text: str) -> str:
         return text
     hint = f"1 to {LONGEST_SESSION_NAME} printable characters, no space around them"
     raise InvalidName("a named session needs a name", hint=hint)
+
+
+def shown_who(who: str) -> str:
+    """Return who did something as screens say it: `ana@studio`, or the occurrence of a turn.
+
+    A turn signs with its key; the workspace's id before the occurrence says nothing there.
+    """
+    return _WORKSPACE.sub("", who, count=1) if _WORKSPACE.match(who) else who

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from routines.domain.durations import humanize
-from routines.domain.names import format_instant, parse_instant
+from routines.domain.names import format_instant, parse_instant, shown_who
 from routines.domain.occurrence import Kind
 from routines.domain.record import Event, Owner, Record
 from routines.domain.schedule import Schedule
@@ -64,12 +64,14 @@ def steps_of(
 def _due_text(record: Record, entry: Entry, schedule: Schedule | None, digest: str | None) -> str:
     if record.occurrence.kind is Kind.WAKE:
         wakeup = record.claim.get("wakeup") or {}
-        return f"wake-up {record.occurrence.id}, set by {wakeup.get('created_by', 'its session')}"
+        setter = shown_who(str(wakeup.get("created_by", "its session")))
+        return f"wake-up {record.occurrence.id}, set by {setter}"
     if record.occurrence.is_job:
         job = record.claim.get("job")
         if not isinstance(job, dict):
             return "a purge"
-        return f"job of {job.get('queue')}, priority {job.get('priority')}, by {job.get('by')}"
+        adder = shown_who(str(job.get("by")))
+        return f"job of {job.get('queue')}, priority {job.get('priority')}, by {adder}"
     if schedule is None:
         return "delivered from outside"
     edited = entry.definition is not None and digest is not None and entry.definition != digest
@@ -86,11 +88,16 @@ def rule_text(schedule: Schedule) -> str:
 
 
 def _claimed_text(record: Record) -> str:
-    by = record.claim.get("by") or "an unknown process"
-    # Whoever claimed it: a turn process that took it over says so in its own line.
+    # Whoever claimed it: a turn process that took it over says so in its own line. `by` is who
+    # asked for it: the two are one where a person runs a routine by hand.
+    asked = shown_who(str(record.claim.get("by") or ""))
     owner = Owner.from_json(record.claim.get("owner"))
-    pid = "" if owner is None else f" (pid {owner.pid})"
-    text = f"by {by}{pid}"
+    if owner is None:
+        text = f"by {asked or 'an unknown process'}"
+    else:
+        text = f"by {owner.user} (pid {owner.pid})"
+        if record.occurrence.kind is Kind.MANUAL and asked not in ("", owner.user):
+            text += f", asked by {asked}"
     if record.claimed_at is None or record.occurrence.is_by_hand:
         return text
     late = record.claimed_at - record.due_at
@@ -131,7 +138,8 @@ def _event_text(word: str, event: dict[str, Any], record: Record) -> str:
         return f"waits for a person, `routines recover` or `routines cancel`{why}"
     if word == Event.CANCELLING.value:
         newer = event.get("newer")
-        return f"makes way for {newer}" if newer else f"asked by {event.get('by') or 'somebody'}"
+        asker = shown_who(str(event.get("by") or "somebody"))
+        return f"makes way for {newer}" if newer else f"asked by {asker}"
     return detail
 
 
@@ -148,7 +156,8 @@ def _run_text(event: dict[str, Any]) -> str:
 
 def _retry_text(event: dict[str, Any], detail: str, record: Record) -> str:
     if event.get("person"):
-        return f"recovered by {event.get('by') or 'a person'}: tried at once, however late"
+        who = shown_who(str(event.get("by") or "a person"))
+        return f"recovered by {who}: tried at once, however late"
     why = f": {detail}" if detail else ""
     if "rerun" in event:
         return f"run again as #{int(event['rerun']) + 1}{why}"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from routines.domain.names import key_of
+from routines.engine import host
 from routines.operations.jobs import Jobs
 from routines.store.jobs import JobStore
 from tests.surfaces.world import World, berlin
@@ -452,3 +453,30 @@ def test_of_a_reply_without_end_that_a_worker_gives_head_and_tail_are_kept(queue
     assert reply.startswith("begins")
     assert reply.endswith("ends")
     assert 1_000_000 < len(reply) < 1_100_000
+
+
+# Who ------------------------------------------------------------------------------------------
+
+
+def test_who_claimed_a_job_is_whoever_holds_the_claim_and_not_who_added_it(queue: World) -> None:
+    Jobs(queue.state.path, clock=queue.clock, by="ci@build7").add("x", id="a")
+    assert jobs_of(queue).claim() is not None
+
+    due, claimed, *_ = answer(queue, "explain", "a")["steps"]
+
+    assert due["text"] == "job of default, priority 0, by ci@build7"
+    assert claimed["text"].startswith(f"by {host.user_at_host()} (pid {os.getpid()}), ")
+
+
+def test_a_job_that_a_turn_added_says_which_turn_without_the_id_of_the_workspace(
+    queue: World,
+) -> None:
+    turn = queue.state.key("job:par")
+    Jobs(queue.state.path, clock=queue.clock, by=turn).add("x", id="a")
+    Jobs(queue.state.path, clock=queue.clock, by="ci/build7").add("x", id="b")
+    assert jobs_of(queue).claim() is not None
+
+    assert " by job:par\n" in queue.ask("jobs", "show", "a").out
+    assert " by ci/build7\n" in queue.ask("jobs", "show", "b").out
+    assert ", by job:par\n" in queue.ask("explain", "a", width=120).out
+    assert answer(queue, "jobs", "show", "a")["by"] == turn

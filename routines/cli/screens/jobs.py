@@ -6,6 +6,7 @@ from routines.cli.escape import block, escape, line
 from routines.cli.screens.table import Column, Row, layout
 from routines.cli.screens.words import word
 from routines.cli.times import Times, until
+from routines.domain.names import shown_who
 from routines.operations.job_status import JobStatus
 from routines.operations.jobs import CancelAnswer
 from routines.operations.queue import AddedJob, QueueList
@@ -105,7 +106,7 @@ def job_screen(one: JobStatus, times: Times) -> list[str]:
         + ("" if job.lane is None else f", lane {escape(job.lane)}")
         + f"; in {escape(job.session)}"
         + ("" if job.agent is None else f", by {escape(job.agent)}"),
-        f"added {times.sentence(_minute(job.added_at))} by {line(job.by)}{waits}",
+        f"added {times.sentence(_minute(job.added_at))} by {line(shown_who(job.by))}{waits}",
     ]
     if job.recoveries:
         lines.append(f"{one.recovered} of {job.recoveries} recoveries used")

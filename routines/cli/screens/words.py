@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from routines.cli.escape import escape, line
 from routines.cli.times import Times, took
 from routines.domain.durations import humanize
+from routines.domain.names import shown_who
 from routines.domain.outcome import Outcome, Trigger
 from routines.operations.entries import MOST_COUNTED, Entry
 from routines.operations.pending import Held
@@ -153,5 +154,5 @@ def held_words(held: Held, times: Times) -> str:
     until = "" if held.until is None else f" until {times.sentence(held.until)}"
     why = f" ({held.reason})" if held.reason else ""
     what = "everything is paused" if held.everything else "paused"
-    text = line(f"{what} by {held.by} since {times.sentence(held.since)}{until}{why}")
+    text = line(f"{what} by {shown_who(held.by)} since {times.sentence(held.since)}{until}{why}")
     return text if held.besides is None else f"{text}; {held_words(held.besides, times)}"
