@@ -2,18 +2,23 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from routines.domain.names import key_of
+from routines.domain.record import Event, Owner
 from routines.engine import host
 from routines.operations.jobs import Jobs
+from routines.store.claim import Claim
 from routines.store.jobs import JobStore
+from tests import builders
 from tests.surfaces.world import World, berlin
 
 
@@ -480,3 +485,42 @@ def test_a_job_that_a_turn_added_says_which_turn_without_the_id_of_the_workspace
     assert " by ci/build7\n" in queue.ask("jobs", "show", "b").out
     assert ", by job:par\n" in queue.ask("explain", "a", width=120).out
     assert answer(queue, "jobs", "show", "a")["by"] == turn
+
+
+# Where it stands --------------------------------------------------------------------------------
+
+
+def job_claim(world: World, name: str, owner: Owner) -> Claim:
+    """The claim of a job as a scheduler of *owner* has made it."""
+    jobs_of(world).add("x", id=name)
+    store = JobStore(world.state, clock=world.clock)
+    known = store.find(name)
+    assert known is not None
+    claim = store.take(known.job, at=world.clock.now(), extra={"owner": owner.to_json()})
+    assert claim is not None
+    return claim
+
+
+def gone() -> Owner:
+    """A process of this host and boot that lives no more."""
+    return replace(host.owner(), start="1")
+
+
+def test_each_row_of_a_job_that_has_not_ended_names_the_job(queue: World) -> None:
+    jobs = jobs_of(queue)
+    jobs.add("x", id="again", recoveries=1)
+    claimed = jobs.claim()
+    assert claimed is not None
+    jobs.settle("again", claimed.token, "interrupted", detail="the power went")
+    job_claim(queue, "elsewhere", builders.owner()).let_go()
+    job_claim(queue, "gone", gone()).let_go()
+    parked = job_claim(queue, "parked", host.owner())
+    parked.append(Event.PARKED, at=queue.clock.now(), detail="connection refused")
+    parked.let_go()
+
+    rows = queue.ask("history", "job", width=120).out
+
+    assert re.search(r"can't tell .* job elsewhere; can't tell from here", rows)
+    assert re.search(r"retrying .* job again; again now: the power went", rows)
+    assert re.search(r"lost .* job gone; its owner is gone", rows)
+    assert re.search(r"parked .* job parked; connection refused", rows)

@@ -125,22 +125,26 @@ _DETAIL_SAYS_IT = frozenset([Outcome.FAILED.value, Outcome.TIMED_OUT.value, Outc
 
 
 def _open_note(entry: Entry, times: Times) -> str:
+    # What it is comes first: a job and a wake-up have no name of their own in the row.
+    return "; ".join(part for part in (_origin(entry), *_standing(entry, times)) if part)
+
+
+def _standing(entry: Entry, times: Times) -> list[str]:
     owner = (entry.owner or {}).get("user", "an unknown process")
     pid = (entry.owner or {}).get("pid", "?")
     match entry.state:
         case "running":
             began = entry.started_at or entry.claimed_at or entry.instant
             who = f"pid {pid}" if entry.run_id is None else f"run {line(entry.run_id)}"
-            text = f"since {times.cell(began)}, {who}"
-            return "; ".join(part for part in (_origin(entry), text, line(entry.detail)) if part)
+            return [f"since {times.cell(began)}, {who}", entry.detail]
         case "lost":
-            return f"its owner is gone ({owner}, pid {pid}); a scheduler settles it"
+            return [f"its owner is gone ({owner}, pid {pid}); a scheduler settles it"]
         case "unknown":
-            return f"can't tell from here: owner {owner}, pid {pid}"
+            return [f"can't tell from here: owner {owner}, pid {pid}"]
         case "retrying" if entry.retry_at is not None:
-            return retry_words(entry.retry_at, entry.detail, times)
+            return [retry_words(entry.retry_at, entry.detail, times)]
         case _:
-            return entry.detail or _origin(entry)
+            return [entry.detail]
 
 
 def retry_words(at: datetime, why: str, times: Times) -> str:
