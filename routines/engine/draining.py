@@ -298,13 +298,16 @@ class Drainer:
         try:
             work = self.work_of(job)
         except UnknownAgent as error:
-            claim.settle(
-                Outcome.FAILED,
-                Reason.NOT_FOUND,
-                error.message,
-                at=now,
-                settled_by=self._owner.user,
-            )
+            with settling(self._state, claim.occurrence):
+                # Asked once more: a cancel that was recorded meanwhile goes before that.
+                if not self._work.is_called_off(claim, now):
+                    claim.settle(
+                        Outcome.FAILED,
+                        Reason.NOT_FOUND,
+                        error.message,
+                        at=now,
+                        settled_by=self._owner.user,
+                    )
             done.settled.append(claim.record)
             return False
         room = self._room(work)

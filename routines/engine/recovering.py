@@ -231,8 +231,13 @@ class Recoverer:
             return self._end_now(claim, recovery)
         with settling(self._state, claim.occurrence):
             cancel = called_off(self._state, claim.record)
-            if cancel is not None and recovery is Recovery.END_AND_INTERRUPT:
-                # Asked for before its end: it is cancelled, and not run again (J3).
+            before = claim.record.newest(Event.CANCELLING) or {}
+            if cancel is not None and (
+                recovery is Recovery.END_AND_INTERRUPT
+                or (recovery is Recovery.END_AND_CANCEL and before.get("lane") and not cancel.lane)
+            ):
+                # Asked for before its end: it is cancelled, and not run again (J3); also where
+                # its owner died while it was ending it for its lane.
                 claim.append(
                     Event.CANCELLING,
                     at=self._clock.now(),

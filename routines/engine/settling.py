@@ -64,10 +64,18 @@ def _called_off(
 ) -> tuple[Outcome, Reason | None, str, dict[str, Any]]:
     """Return how a job ends: a cancel that was recorded before its end makes it that (J4)."""
     more = more | intents_of(held.state, held.claim.record)
-    cancel = held.cancelled_by or called_off(held.state, held.claim.record)
+    cancel = held.cancelled_by
+    if cancel is None or cancel.lane:
+        # One that was recorded while the turn was ended for its lane goes before that.
+        cancel = called_off(held.state, held.claim.record) or cancel
     if cancel is None or outcome in (Outcome.CANCELLED, Outcome.SUPERSEDED):
         return outcome, reason, detail, more
-    ended = f"its turn was {outcome.value}" + (f": {detail}" if detail else "")
+    what = "turn"
+    if reason is Reason.LANE:
+        if cancel.lane:
+            return outcome, reason, detail, more
+        what = "lane"
+    ended = f"its {what} was {outcome.value}" + (f": {detail}" if detail else "")
     verdict = cancelled(cancel, ended)
     return verdict.outcome, verdict.reason, verdict.detail, more | {"by": verdict.by}
 

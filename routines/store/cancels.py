@@ -6,6 +6,7 @@ An intent is pending until one side takes it: whoever accepts it, or whoever ask
 import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -49,6 +50,11 @@ class Cancel:
     def end(self) -> tuple[Outcome, Reason]:
         """How the occurrence ends by it."""
         return end_of_cancel(person=self.person, lane=self.lane)
+
+
+def _order(cancel: Cancel) -> tuple[bool, datetime, str]:
+    # Never by the name alone, which is random.
+    return cancel.lane, cancel.at, cancel.id
 
 
 class CancelStore:
@@ -110,7 +116,10 @@ class CancelStore:
         return cancel
 
     def pending(self, ref: str) -> Cancel | None:
-        """Return an intent that has been neither accepted nor withdrawn, or None."""
+        """Return the first intent that was neither accepted nor withdrawn, or None.
+
+        A cancel goes before a lane that is failed.
+        """
         return self._first(ref, ".json")
 
     def accepted(self, ref: str) -> Cancel | None:
@@ -118,13 +127,16 @@ class CancelStore:
         return self._first(ref, f".json{_ACCEPTED}")
 
     def _first(self, ref: str, ending: str) -> Cancel | None:
+        return min(self._asked(ref, ending), key=_order, default=None)
+
+    def _asked(self, ref: str, ending: str) -> Iterator[Cancel]:
         for name in files.names(self._folder(ref)):
             if not name.endswith(ending):
                 continue
             found = objects.read(os.path.join(self._folder(ref), name))
             if found is not None:
                 with contextlib.suppress(ValueError, KeyError, TypeError):
-                    return Cancel(
+                    yield Cancel(
                         ref,
                         name.removesuffix(ending),
                         str(found["by"]),
@@ -135,7 +147,6 @@ class CancelStore:
                         found.get("intent"),
                         bool(found.get("lane")),
                     )
-        return None
 
     def intents(self, ref: str) -> list[str]:
         """Return what programs call their intents to cancel *ref*, accepted or not."""
@@ -155,10 +166,16 @@ class CancelStore:
         """Accept a pending intent and return it, else one that was accepted before; None if none.
 
         Whoever accepted one may have been kept from writing what follows from it, by a full disk
-        or a crash: it holds for whoever comes next.
+        or a crash: it holds for whoever comes next. Of several, a cancel goes before a lane that
+        is failed, whichever was asked first and whatever was accepted: a job whose cancel was
+        recorded before it was settled is cancelled.
         """
-        cancel = self.pending(ref)
-        return cancel if cancel is not None and self.accept(cancel) else self.accepted(ref)
+        while True:
+            cancel, accepted = self.pending(ref), self.accepted(ref)
+            if cancel is None or (accepted is not None and cancel.lane and not accepted.lane):
+                return accepted
+            if self.accept(cancel):
+                return cancel
 
     def withdraw(self, cancel: Cancel) -> bool:
         """Take an intent back; False if it was accepted before.

@@ -15,7 +15,7 @@ from routines.errors import StoreBusy
 from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, OpenEntry
-from routines.store.job_settling import intents_of, knows_intent, settling
+from routines.store.job_settling import called_off, intents_of, knows_intent, settling
 from routines.store.jobs import JobStore, job_of
 from routines.store.state import State
 
@@ -141,10 +141,17 @@ class JobCanceller:
         try:
             if claim.record.is_under_way:
                 return None
-            self._settle(claim, asked, now)
+            self._settle(claim, self._who_goes_first(claim.record, asked), now)
             return claim.record
         finally:
             claim.let_go()
+
+    def _who_goes_first(self, record: Record, asked: _Asked) -> _Asked:
+        """Return what ends a job: a cancel that was recorded goes before its lane."""
+        cancel = called_off(self._state, record) if asked.lane else None
+        if cancel is None or cancel.lane:
+            return asked
+        return _Asked(cancel.by, cancel.person, cancel.reason, cancel.intent)
 
     def _ask(self, record: Record, asked: _Asked, now: datetime) -> None:
         self._cancels.ask(

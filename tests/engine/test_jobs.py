@@ -9,13 +9,15 @@ import pytest
 from routines.agents.base import AgentUnavailable, OutcomeUnknown, SessionBusy
 from routines.domain.limits import DayLimit
 from routines.domain.outcome import Outcome, Reason
+from routines.domain.record import Event
 from routines.engine.definitions import FixedDefinitions
 from routines.engine.lifecycle import Limits
 from routines.engine.off_loop import quiet
 from routines.engine.unparking import unpark
-from routines.errors import NotDurable, StoreBusy
+from routines.errors import NotDurable, StoreBusy, UnknownAgent
 from routines.operations.embedded import Engine
 from routines.operations.jobs import Jobs
+from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore
 from routines.store.job_settling import settling
@@ -510,6 +512,75 @@ async def test_a_turn_that_completes_after_its_cancel_was_recorded_is_cancelled_
 
     status = jobs.read("a")
     assert (status.outcome, status.reply) == ("cancelled", "done")
+
+
+class _CancelledMeanwhile:
+    """An agent whose job somebody cancels while its turn is being ended."""
+
+    def __init__(self, jobs):
+        self.jobs = jobs
+        self.said = []
+
+    async def run(self, turn):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.said.append(self.jobs.cancel("a", "i1", reason="not needed").word)
+
+
+async def test_a_cancel_that_is_recorded_while_its_turn_ends_for_its_lane_goes_before_that(stage):
+    jobs = queue(stage)
+    jobs.add("x", id="a", lane="pr-1")
+    agent = _CancelledMeanwhile(jobs)
+    async with stage.running(agent=agent):
+        await step(stage)
+        jobs.fail_lane("pr-1", "it was closed", wait=timedelta(0))
+        for _ in range(3):
+            await step(stage)
+
+    assert agent.said == ["recorded"]
+    assert outcomes(stage) == {"a": "cancelled: person"}
+    assert jobs.read("a").detail.startswith("not needed; its lane was failed: it was closed")
+
+
+async def test_a_cancel_goes_before_the_lane_also_where_the_owner_of_the_turn_died(stage):
+    jobs = queue(stage)
+    jobs.add("x", id="a", lane="pr-1", recoveries=1)
+    await crash_in_mid_turn(stage)
+    jobs.fail_lane("pr-1", "it was closed", wait=timedelta(0))
+    claims = ClaimStore(jobs._state)
+    (entry,) = claims.open_entries()
+    claim = claims.hold(entry)
+    # As its owner wrote it down before it died.
+    asked = CancelStore(jobs._state).take_up("job:a")
+    claim.append(Event.CANCELLING, at=stage.clock.now(), by=asked.by, person=True, lane=True)
+    claim.let_go()
+    assert jobs.cancel("a", "i1").word == "recorded"
+    async with stage.running():
+        await step(stage)
+
+    assert outcomes(stage) == {"a": "cancelled: person"}
+    assert jobs.cancel("a", "i1").word == "replayed"
+
+
+async def test_a_cancel_that_is_recorded_while_no_agent_is_found_for_a_job_is_not_lost(
+    stage, monkeypatch
+):
+    jobs = queue(stage)
+    jobs.add("x", id="a", recoveries=1)
+    await crash_in_mid_turn(stage)
+    said = []
+
+    def nobody(drainer, job):
+        said.append(jobs.cancel(job.id, "i1").word)
+        raise UnknownAgent("nobody", [])
+
+    monkeypatch.setattr("routines.engine.draining.Drainer.work_of", nobody)
+    async with stage.running():
+        await step(stage)
+
+    assert said == ["recorded"]
+    assert outcomes(stage) == {"a": "cancelled: person"}
 
 
 async def test_a_lock_that_is_busy_when_a_job_ends_costs_it_neither_outcome_nor_recovery(

@@ -3,6 +3,7 @@
 import os
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,6 +47,12 @@ def claim(queue: Queue, name: str | None = None) -> Any:
     claimed = queue.work.claim(name)
     assert claimed is not None
     return claimed
+
+
+def fail_lane(queue: Queue, *, limit: int = 9, wait_s: float = 0.0) -> Any:
+    return queue.cancels.fail_lane(
+        "pr-1", "closed", by="ana", person=True, limit=limit, wait_s=wait_s
+    )
 
 
 def order(queue: Queue, name: str | None = None) -> list[str]:
@@ -726,9 +733,7 @@ def test_a_whole_lane_is_failed_in_batches_what_runs_first(queue: Queue) -> None
     running = claim(queue)
 
     def fail(limit: int) -> Any:
-        return queue.cancels.fail_lane(
-            "pr-1", "closed", by="ana", person=True, limit=limit, wait_s=0.4
-        )
+        return fail_lane(queue, limit=limit, wait_s=0.4)
 
     first = fail(2)
     assert (first.failed, first.asked, first.more) == (("j1",), ("j0",), True)
@@ -743,6 +748,57 @@ def test_a_whole_lane_is_failed_in_batches_what_runs_first(queue: Queue) -> None
     assert {job_id: ends[job_id] for job_id in ends if job_id != "other"} == {
         f"j{number}": ["failed"] for number in range(5)
     }
+
+
+@pytest.mark.parametrize("names", [("1" * 12, "2" * 12), ("2" * 12, "1" * 12)])
+@pytest.mark.parametrize("lane_first", [True, False])
+@pytest.mark.parametrize("ended_by", ["its worker", "its lease"])
+def test_a_cancel_that_is_recorded_goes_before_a_lane_that_is_failed(
+    queue: Queue,
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, str],
+    lane_first: bool,
+    ended_by: str,
+) -> None:
+    queue.add("a", lane="pr-1", recoveries=1)
+    claimed = claim(queue)
+    # What the intents are filed under is random: neither may be found first by it.
+    given = iter(names)
+    random = SimpleNamespace(token_hex=lambda _: next(given))
+    monkeypatch.setattr("routines.store.cancels.secrets", random)
+    if lane_first:
+        fail_lane(queue)
+    assert queue.cancels.cancel("a", "i1", by="ana", person=True).word == "recorded"
+    if not lane_first:
+        # It is to end already, and is asked no second time.
+        assert fail_lane(queue).asked == ("a",)
+
+    if ended_by == "its worker":
+        queue.work.settle("a", claimed.token, Ending.COMPLETED)
+    else:
+        queue.clock.advance(seconds=LEASE.total_seconds())
+        assert queue.work.claim() is None
+
+    record = ClaimStore(queue.state).read(queue.job("a").occurrence)
+    assert record is not None
+    assert record.end is not None
+    assert (record.outcome, record.end["reason"]) == (Outcome.CANCELLED, "person")
+    assert queue.cancels.cancel("a", "i1", by="ana", person=True).word == "replayed"
+
+
+def test_what_waits_and_is_to_be_cancelled_does_not_fail_with_its_lane(queue: Queue) -> None:
+    queue.add("a", lane="pr-1", recoveries=1)
+    queue.work.settle("a", claim(queue).token, Ending.INTERRUPTED)
+    (entry,) = ClaimStore(queue.state).open_entries()
+    held = ClaimStore(queue.state).hold(entry)
+    assert held is not None
+    # Somebody looks at it this moment, so that its cancel is recorded and ends it later.
+    assert queue.cancels.cancel("a", "i1", by="ana", person=True).outcome is None
+    held.let_go()
+
+    fail_lane(queue)
+
+    assert job_ends(queue.state.path) == {"a": ["cancelled"]}
 
 
 def test_a_purge_forgets_what_is_queued_in_its_queue_and_frees_the_ids(queue: Queue) -> None:
