@@ -308,12 +308,17 @@ def told(switch: Switch, now: datetime, *, otherwise: str = "") -> str:
     end = otherwise
     if switch.until is not None and switch.until <= now:
         # Whoever finds that the time of a pause is over has not ended it.
-        end = f"until {format_instant(switch.until)}"
-    since = format_instant(switch.since)
+        end = f"until {_to_the_second(switch.until)}"
+    since = _to_the_second(switch.since)
     text = f"{everything}paused by {switch.by} since {since}"
     return one_line(
         text + (f", {end}" if end else "") + (f": {switch.reason}" if switch.reason else "")
     )
+
+
+def _to_the_second(instant: datetime) -> str:
+    # It stands in a narrow column, where six more digits would push out the person's own words.
+    return format_instant(instant.replace(microsecond=0))
 
 
 def counted(missed: Missed) -> Missed:
