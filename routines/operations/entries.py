@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from routines.domain.names import format_instant, parse_instant
+from routines.domain.names import format_instant, parse_instant, shown_who
 from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason, State, Trigger
 from routines.domain.record import Event, Record
 from routines.domain.schedule import count_between, from_spec
 from routines.errors import RoutinesError
-from routines.operations.life import is_unwatched, state_word
+from routines.operations.life import is_unwatched, lease_words, state_word, waits_for_lease
 from routines.store import files
+from routines.store.cancels import Cancel, CancelStore
 from routines.store.claims import ClaimStore
 from routines.store.cursors import Missed
 from routines.store.state import State as StateFolder
@@ -170,9 +171,30 @@ def _plain(value: Any) -> Any:
 def as_it_stands(record: Record, *, state: StateFolder, claims: ClaimStore) -> Entry:
     """Return the row of a claim, and where it stands at the moment."""
     entry = from_record(record, state=state, standing=state_word(claims, record))
+    if record.end is not None:
+        return entry
     if is_unwatched(claims, record):
-        return replace(entry, detail="nobody asks how it stands until a scheduler starts")
-    return entry
+        entry = replace(entry, detail="nobody asks how it stands until a scheduler starts")
+    elif waits_for_lease(claims, record):
+        entry = replace(entry, detail=lease_words(record))
+    asked = cancel_words(asked_to_end(state, record))
+    return replace(entry, detail="; ".join(part for part in (entry.detail, asked) if part))
+
+
+def asked_to_end(state: StateFolder, record: Record) -> Cancel | None:
+    """Return a cancel that was asked for and of which the record says nothing yet, or None."""
+    if record.end is not None or record.newest(Event.CANCELLING) is not None:
+        return None
+    cancels = CancelStore(state)
+    return cancels.pending(record.ref) or cancels.accepted(record.ref)
+
+
+def cancel_words(cancel: Cancel | None) -> str:
+    """Return that a cancel was asked for, by whom and why; empty if none was."""
+    if cancel is None:
+        return ""
+    why = f": {cancel.reason}" if cancel.reason else ""
+    return f"its cancel was asked for by {shown_who(cancel.by)}{why}"
 
 
 def from_record(record: Record, *, state: StateFolder, standing: str) -> Entry:

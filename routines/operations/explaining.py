@@ -11,7 +11,7 @@ from routines.domain.schedule import Schedule, from_spec
 from routines.domain.zones import EARLIEST, local_text
 from routines.errors import InvalidFiles, RoutinesError, UnknownOccurrence
 from routines.operations.context import Context
-from routines.operations.entries import Entry
+from routines.operations.entries import Entry, asked_to_end
 from routines.operations.explanation import Explanation, Verdict, escaped, silence
 from routines.operations.finding import (
     Named,
@@ -190,6 +190,7 @@ class _Explainer:
 
     def _of_record(self, record: Record) -> Explanation:
         entry = as_entry(self.context, record)
+        cancel = None if self.state is None else asked_to_end(self.state, record)
         return Explanation(
             routine=self.name,
             at=record.occurrence.instant,
@@ -197,7 +198,7 @@ class _Explainer:
             verdict=Verdict.RECORDED,
             entry=entry,
             steps=(
-                *steps_of(record, entry, self.schedule, digest=self._digest()),
+                *steps_of(record, entry, self.schedule, digest=self._digest(), cancel=cancel),
                 *self._alert_steps(entry),
             ),
             next=self._next(),

@@ -9,12 +9,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from routines.domain.durations import humanize
+from routines.domain.job import LEASE
 from routines.domain.names import day_name, format_instant
 from routines.errors import RoutinesError, StateCopied, StateMissing, UsageError
 from routines.operations.agents_found import agents_found
 from routines.operations.agents_of_jobs import agents_of_jobs
 from routines.operations.context import Context
-from routines.operations.life import SILENT, age, is_unwatched, schedulers
+from routines.operations.life import SILENT, age, is_unwatched, schedulers, waits_for_lease
 from routines.operations.listing import Trouble, list_routines, search_path
 from routines.operations.machine_facts import disk_of, zone_data
 from routines.operations.pending import open_claims
@@ -29,6 +30,7 @@ from routines.store.state import State, open_for_reading
 
 # A conversation of so many turns costs more each turn than it is worth.
 _MANY_TURNS = 50
+_LEASE_S = round(LEASE.total_seconds())
 # Below this the next long reply may not fit.
 _LITTLE_SPACE = 0.95
 # Clocks of two machines differ; beyond this a claim comes from a clock that is wrong.
@@ -375,8 +377,13 @@ def _turns(context: Context) -> list[Finding]:
         hint = "a scheduler settles them: routines start, or routines tick"
         return [Finding(Level.FAIL, "turns", text, hint)]
     tail = "none parked" if not parked else f"{parked} parked"
-    elsewhere = f"; {unknown} of another host, which can't be seen from here" if unknown else ""
     claims = ClaimStore(context.state) if opened else None
+    # What a program holds by its lease is of this host: how long it holds is what is not known.
+    leased = 0 if claims is None else sum(waits_for_lease(claims, one.record) for one in opened)
+    unknown -= leased
+    elsewhere = f"; {unknown} of another host, which can't be seen from here" if unknown else ""
+    if leased:
+        elsewhere += f"; {leased} of a program that is gone, until the lease of {_LEASE_S} s lapses"
     alone = 0 if claims is None else sum(is_unwatched(claims, one.record) for one in opened)
     if alone:
         elsewhere += f"; {alone} durable, which nobody asks about until a scheduler starts"

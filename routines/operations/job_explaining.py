@@ -8,6 +8,7 @@ from routines.engine.recipients import routine_of
 from routines.errors import UnknownJob
 from routines.operations.context import Context
 from routines.operations.deciding import Decider
+from routines.operations.entries import asked_to_end
 from routines.operations.explanation import Explanation, Verdict, escaped, silence
 from routines.operations.history import as_entry
 from routines.operations.job_finding import job_named, purge_record
@@ -48,7 +49,9 @@ def _of_record(context: Context, record: Record) -> Explanation:
         tz=context.zone.key,
         verdict=Verdict.RECORDED,
         entry=entry,
-        steps=tuple(steps_of(record, entry, None, digest=None)),
+        steps=tuple(
+            steps_of(record, entry, None, digest=None, cancel=asked_to_end(context.state, record))
+        ),
         job=record.occurrence.id if job is not None else "",
         paused=_held(context, session) if waits else None,
     )

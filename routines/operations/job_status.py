@@ -9,9 +9,8 @@ from routines.domain.job import Job
 from routines.domain.names import format_instant
 from routines.domain.outcome import State
 from routines.domain.record import Event, Record
-from routines.operations.entries import reply_of
-from routines.operations.life import state_word
-from routines.store.cancels import CancelStore
+from routines.operations.entries import asked_to_end, cancel_words, reply_of
+from routines.operations.life import lease_words, state_word, waits_for_lease
 from routines.store.claims import ClaimStore
 from routines.store.jobs import JobStore, Known, job_of
 from routines.store.state import State as StateFolder
@@ -24,8 +23,10 @@ class JobStatus:
     Attributes:
         job: What was asked.
         state: `waiting` (queued), `deferred` (queued, not before its time), `claimed`, `running`,
-            `retrying`, `parked`, `lost`, `unknown`, `settled`.
-        outcome, reason, detail: How it ended; None, None and empty before that.
+            `retrying`, `parked`, `lost`, `unknown` (it can't be told from here whether its worker
+            lives), `settled`.
+        outcome, reason: How it ended; None before that.
+        detail: Why, or what is known of it before its end; may be empty.
         recovered: How many of its recoveries are used.
         cancel_asked: Whether its cancel was asked for and has not ended it yet.
         claimed_at, started_at, ended_at: When; None for what has not happened.
@@ -112,17 +113,18 @@ def status_of(state: StateFolder, claims: ClaimStore, job: Job, record: Record) 
     """Return where a claimed job stands."""
     end = record.end or {}
     last = record.events[-1] if record.events else {}
-    asked = record.end is None and (
-        record.last == Event.CANCELLING.value or CancelStore(state).pending(record.ref) is not None
-    )
+    cancel = asked_to_end(state, record)
+    said = str(end.get("detail") or last.get("detail") or "")
+    if waits_for_lease(claims, record):
+        said = lease_words(record)
     return JobStatus(
         job=job,
         state=state_word(claims, record),
         outcome=None if record.outcome is None else record.outcome.value,
         reason=None if record.reason is None else record.reason.value,
-        detail=str(end.get("detail") or last.get("detail") or ""),
+        detail="; ".join(part for part in (said, cancel_words(cancel)) if part),
         recovered=record.reruns,
-        cancel_asked=asked,
+        cancel_asked=cancel is not None or record.last == Event.CANCELLING.value,
         claimed_at=record.claimed_at,
         started_at=record.started_at,
         ended_at=record.ended_at,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from routines.domain.job import LEASE
 from routines.domain.record import Event, Owner, Record
 from routines.store.claims import ClaimStore
 from routines.store.schedulers import BEAT_EVERY, Scheduler, SchedulerStore
@@ -99,7 +100,8 @@ def owner_lives(claims: ClaimStore, record: Record) -> bool | None:
 def state_word(claims: ClaimStore, record: Record) -> str:
     """Return where a record stands: a word of O4, `settled`, or `unknown`.
 
-    `unknown` stands for "can't tell from here": its owner is on another host or in a container.
+    `unknown` stands for "can't tell from here": its owner is on another host or in a container, or
+    `waits_for_lease`.
     """
     if record.end is not None:
         return "settled"
@@ -108,9 +110,7 @@ def state_word(claims: ClaimStore, record: Record) -> str:
     if record.claim.get("detached") and record.last == Event.CLAIM.value:
         return record.written_state.value
     lives = owner_lives(claims, record)
-    if lives is False and record.is_under_way and "worker" in (record.started or {}):
-        # A program works it: whoever has its token may be another process than the one that
-        # claimed it, and its lease is nothing that a reader can ask about.
+    if lives is False and _is_worked(record):
         return "unknown"
     if lives:
         return record.written_state.value
@@ -119,6 +119,26 @@ def state_word(claims: ClaimStore, record: Record) -> str:
         return "claimed" if record.owner is None and record.last in _TAKEN_UP_LATER else "unknown"
     # A durable run goes on without its owner: what was last heard of it is that it runs.
     return record.written_state.value if record.is_durable else "lost"
+
+
+def _is_worked(record: Record) -> bool:
+    return record.is_under_way and "worker" in (record.started or {})
+
+
+def waits_for_lease(claims: ClaimStore, record: Record) -> bool:
+    """Return whether a job is held by the lease of a program alone, and its claimer is gone.
+
+    Whoever has its token may be another process than the one that claimed it: only the end of
+    the lease tells, and whoever looks at the queue then takes the job back.
+    """
+    return _is_worked(record) and record.end is None and owner_lives(claims, record) is False
+
+
+def lease_words(record: Record) -> str:
+    """Return what is known of a job that `waits_for_lease`."""
+    pid = "?" if record.owner is None else record.owner.pid
+    seconds = round(LEASE.total_seconds())
+    return f"pid {pid}, which claimed it, is gone; taken back once its lease of {seconds} s lapses"
 
 
 def is_unwatched(claims: ClaimStore, record: Record) -> bool:

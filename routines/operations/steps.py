@@ -7,11 +7,13 @@ from typing import Any
 from routines.domain.durations import humanize
 from routines.domain.names import format_instant, parse_instant, shown_who
 from routines.domain.occurrence import Kind
+from routines.domain.outcome import Reason
 from routines.domain.record import Event, Owner, Record
 from routines.domain.schedule import Schedule
 from routines.domain.zones import local_text, zone
 from routines.errors import InvalidZone
 from routines.operations.entries import Entry
+from routines.store.cancels import Cancel
 
 _SECOND = timedelta(seconds=1)
 
@@ -37,7 +39,12 @@ class Step:
 
 
 def steps_of(
-    record: Record, entry: Entry, schedule: Schedule | None, *, digest: str | None
+    record: Record,
+    entry: Entry,
+    schedule: Schedule | None,
+    *,
+    digest: str | None,
+    cancel: Cancel | None = None,
 ) -> list[Step]:
     """Return what the lines of *record* say, in order.
 
@@ -46,14 +53,18 @@ def steps_of(
         entry: Its row.
         schedule: The schedule that its routine has now, or was last seen with.
         digest: That of its definition as the file says it now; None if it can't be used.
+        cancel: What `asked_to_end` found.
     """
     steps = []
     if not record.occurrence.is_by_hand:
         steps.append(Step(record.due_at, "due", _due_text(record, entry, schedule, digest)))
     steps.append(Step(record.claimed_at, "claimed", _claimed_text(record)))
     steps += [_event_step(event, record) for event in record.events[: -1 if record.end else None]]
+    if cancel is not None:
+        steps.append(Step(cancel.at, "cancel", _asked_text(cancel.by, cancel.reason)))
     if record.end is not None:
-        steps.append(Step(record.ended_at, entry.outcome or "", _end_text(entry)))
+        text = _called_off_text(record) or _end_text(entry)
+        steps.append(Step(record.ended_at, entry.outcome or "", text))
         if entry.delivered_to:
             steps.append(Step(None, "delivered", f"to {', '.join(entry.delivered_to)}"))
         steps += [Step(None, "not sent", f"to {why}") for why in entry.not_delivered]
@@ -184,6 +195,24 @@ def _started_text(event: dict[str, Any], record: Record) -> str:
     text = f"{text}, {agent}" if agent else text
     why = event.get("epoch_reason")
     return f"{text}, in a new conversation: {why}" if why else text
+
+
+def _asked_text(by: str, why: str) -> str:
+    return f"asked by {shown_who(by)}" + (f": {why}" if why else "")
+
+
+def _called_off_text(record: Record) -> str:
+    """Return who asked for the end of what was cancelled, and why; empty where nobody did.
+
+    Nothing else in the record says it of a turn that had not started, or that a program worked.
+    """
+    end = record.end or {}
+    # What gave up by itself was asked by nobody, though it is signed.
+    asked = record.reason in (Reason.PERSON, Reason.LANE) or end.get("intents")
+    if not asked or not end.get("by") or record.newest(Event.CANCELLING) is not None:
+        return ""
+    text = _asked_text(str(end["by"]), str(end.get("detail") or ""))
+    return f"{Reason.LANE.value}, {text}" if record.reason is Reason.LANE else text
 
 
 def _end_text(entry: Entry) -> str:

@@ -17,6 +17,7 @@ from routines.domain.record import Event, Owner
 from routines.engine import host
 from routines.operations.jobs import Jobs
 from routines.store.claim import Claim
+from routines.store.job_work import JobWork
 from routines.store.jobs import JobStore
 from tests import builders
 from tests.surfaces.world import World, berlin
@@ -524,3 +525,72 @@ def test_each_row_of_a_job_that_has_not_ended_names_the_job(queue: World) -> Non
     assert re.search(r"retrying .* job again; again now: the power went", rows)
     assert re.search(r"lost .* job gone; its owner is gone", rows)
     assert re.search(r"parked .* job parked; connection refused", rows)
+
+
+def left_alone(world: World, name: str) -> str:
+    """A job that a program claimed which then went; returns the token that it left."""
+    jobs_of(world).add("x", id=name)
+    store = JobStore(world.state, clock=world.clock)
+    work = JobWork(world.state, store, clock=world.clock, owner=gone(), here=host.here())
+    claimed = work.claim()
+    assert claimed is not None
+    return claimed.token
+
+
+def test_a_job_whose_program_has_gone_is_said_to_wait_for_the_lease_and_not_for_another_host(
+    queue: World,
+) -> None:
+    left_alone(queue, "w")
+
+    said = (
+        f"pid {os.getpid()}, which claimed it, is gone; taken back once its lease of 120 s lapses"
+    )
+    assert "; 1 of a program that is gone, until the lease of 120 s lapses" in line_of_turns(queue)
+    assert "another host" not in line_of_turns(queue)
+    (one,) = answer(queue, "jobs")
+    assert (one["state"], one["detail"]) == ("unknown", said)
+    assert "can't tell" in queue.ask("jobs").out
+    assert said in queue.ask("jobs", "show", "w").out
+    assert said in queue.ask("explain", "w", width=160).out
+    assert f"job w; {said}" in queue.ask("history", "job", width=160).out
+
+
+def line_of_turns(world: World) -> str:
+    (found,) = answer(world, "doctor", "--only", "turns")["findings"]
+    return str(found["text"])
+
+
+def test_a_cancel_that_was_asked_for_is_shown_with_who_and_why_until_the_end_and_after_it(
+    queue: World,
+) -> None:
+    token = left_alone(queue, "w")
+    assert queue.ask("jobs", "cancel", "w", "--reason", "not needed").code == 0
+
+    for words in (["show", "w"], ["jobs", "show", "w"], ["history", "job"], ["explain", "w"]):
+        out = queue.ask(*words, width=250).out
+        assert "its cancel was asked for by " in out, words
+        assert ": not needed" in out, words
+    *_, step = answer(queue, "explain", "w")["steps"]
+    assert step["word"] == "cancel"
+    assert step["text"].endswith(": not needed")
+
+    jobs_of(queue).settle("w", token, "completed")
+
+    *_, step = answer(queue, "explain", "w")["steps"]
+    assert step["word"] == "cancelled"
+    assert re.fullmatch(r"asked by \S+: not needed; its worker said completed", step["text"])
+
+
+def test_a_job_that_was_cancelled_while_it_was_queued_says_who_asked(queue: World) -> None:
+    jobs = jobs_of(queue)
+    jobs.add("x", id="a")
+    jobs.add("y", id="b", lane="l")
+    jobs.cancel("a", "i1", reason="not needed")
+    jobs.fail_lane("l", "the build is gone")
+
+    for name, text in (
+        ("a", "asked by ana@studio: not needed"),
+        ("b", "lane, asked by ana@studio: the build is gone"),
+    ):
+        *_, step = [one for one in answer(queue, "explain", name)["steps"] if one["at"]]
+        assert step["text"] == text

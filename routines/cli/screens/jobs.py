@@ -33,7 +33,8 @@ def jobs_screen(found: QueueList, times: Times, *, width: int) -> list[str]:
 def _row(one: JobStatus, times: Times) -> Row:
     needs = one.state in ("parked", "lost")
     mark = "*" if one.state == "running" else "!" if needs else " "
-    state = "cancelling" if one.cancel_asked else one.state
+    stands = "can't tell" if one.state == "unknown" else one.state
+    state = "cancelling" if one.cancel_asked else stands
     cells = [
         escape(one.id),
         state,
@@ -88,7 +89,7 @@ def added_lines(added: AddedJob, times: Times) -> list[str]:
 
 
 def _stands(one: JobStatus) -> str:
-    return one.outcome or one.state
+    return one.outcome or ("can't tell" if one.state == "unknown" else one.state)
 
 
 def job_screen(one: JobStatus, times: Times) -> list[str]:
@@ -98,10 +99,9 @@ def job_screen(one: JobStatus, times: Times) -> list[str]:
     waits = "" if earliest is None else f", not before {times.sentence(_minute(earliest))}"
     reason = f": {one.reason}" if one.reason else ""
     detail = f" ({line(one.detail)})" if one.detail else ""
-    asked = "; its cancel was asked for" if one.cancel_asked else ""
     lines = [
         f"{escape(one.id)}   {times.head}",
-        f"{_stands(one)}{reason}{detail}{asked}",
+        f"{_stands(one)}{reason}{detail}",
         f"queue {escape(job.queue)}, priority {job.priority}"
         + ("" if job.lane is None else f", lane {escape(job.lane)}")
         + f"; in {escape(job.session)}"

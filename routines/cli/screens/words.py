@@ -138,9 +138,10 @@ def _standing(entry: Entry, times: Times) -> list[str]:
             who = f"pid {pid}" if entry.run_id is None else f"run {line(entry.run_id)}"
             return [f"since {times.cell(began)}, {who}", entry.detail]
         case "lost":
-            return [f"its owner is gone ({owner}, pid {pid}); a scheduler settles it"]
+            gone = f"its owner is gone ({owner}, pid {pid}); a scheduler settles it"
+            return [gone, entry.detail]
         case "unknown":
-            return [f"can't tell from here: owner {owner}, pid {pid}"]
+            return [entry.detail or f"can't tell from here: owner {owner}, pid {pid}"]
         case "retrying" if entry.retry_at is not None:
             return [retry_words(entry.retry_at, entry.detail, times)]
         case _:
