@@ -10,7 +10,7 @@ from routines.domain.clock import Clock
 from routines.domain.job import Job
 from routines.domain.job_place import short_key
 from routines.domain.outcome import Outcome, Reason, end_of_cancel
-from routines.domain.record import Owner, Record, outcome_event
+from routines.domain.record import Event, Owner, Record, outcome_event
 from routines.errors import StoreBusy
 from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
@@ -49,7 +49,8 @@ class LaneFailed:
     """What came of failing a lane, this time.
 
     Attributes:
-        failed: Jobs that have ended so.
+        failed: Jobs that have ended so. One that ended otherwise meanwhile, as it was cancelled or
+            settled first, is not among them.
         asked: Jobs that run and were asked to end; they had not when this returned.
         more: Whether to call again: others are left, or some have not ended.
     """
@@ -226,18 +227,17 @@ class JobCanceller:
             if len(failed) + len(running) >= limit:
                 more = True
                 break
-            if self._fail_claimed(record, asked, now):
-                failed.append(record.occurrence.id)
-            else:
+            ended = self._fail_claimed(record, asked, now)
+            if ended is None:
                 running.append(record)
+            elif _has_failed_so(ended):
+                failed.append(record.occurrence.id)
         left = limit - len(failed) - len(running)
         queued, more_queued = self._fail_queued(lane, asked, now, left)
         failed += queued
-        ended = self._await_ends(running, wait_s)
-        asked_still = [r.occurrence.id for r in running if r.occurrence.id not in ended]
-        return LaneFailed(
-            (*failed, *ended), tuple(asked_still), more or more_queued or bool(asked_still)
-        )
+        ends, still = self._await_ends(running, wait_s)
+        failed += [record.occurrence.id for record in ends if _has_failed_so(record)]
+        return LaneFailed(tuple(failed), tuple(still), more or more_queued or bool(still))
 
     def _open_of(self, lane: str) -> list[Record]:
         found = []
@@ -247,17 +247,21 @@ class JobCanceller:
                 found.append(record)
         return sorted(found, key=lambda one: not one.is_under_way)
 
-    def _fail_claimed(self, record: Record, asked: _Asked, now: datetime) -> bool:
-        """Fail a claimed job; False if it runs, and was asked to end."""
+    def _fail_claimed(self, record: Record, asked: _Asked, now: datetime) -> Record | None:
+        """Fail a claimed job; return how it has ended, None if it runs and was asked to."""
         with settling(self._state, record.occurrence):
             record = self._claims.read(record.occurrence) or record
             if record.end is not None:
-                return True
-            if self._end_unstarted(record, asked, now) is not None:
-                return True
-            if self._cancels.pending(record.ref) is None and record.last != "cancelling":
+                return record
+            ended = self._end_unstarted(record, asked, now)
+            if ended is None and not self._is_to_end(record):
                 self._ask(record, asked, now)
-            return False
+            return ended
+
+    def _is_to_end(self, record: Record) -> bool:
+        """Return whether a job that runs was asked to end before."""
+        asked = self._cancels.pending(record.ref) is not None
+        return asked or record.last == Event.CANCELLING.value
 
     def _fail_queued(
         self, lane: str, asked: _Asked, now: datetime, limit: int
@@ -286,25 +290,34 @@ class JobCanceller:
     def _has_claim(self, job: Job) -> bool:
         return self._claims.is_claimed(job.occurrence)
 
-    def _await_ends(self, running: list[Record], wait_s: float) -> list[str]:
-        ended: list[str] = []
+    def _await_ends(self, running: list[Record], wait_s: float) -> tuple[list[Record], list[str]]:
+        """Return what has ended of *running* in that time, and the ids of the others."""
+        ended: list[Record] = []
         until = self._clock.awake() + wait_s
         waiting = list(running)
         while waiting:
             for record in list(waiting):
                 now = self._claims.read(record.occurrence)
-                if now is None or now.end is not None:
+                if now is None:
+                    # Ended long ago, and not kept any more.
                     waiting.remove(record)
-                    ended.append(record.occurrence.id)
+                elif now.end is not None:
+                    waiting.remove(record)
+                    ended.append(now)
             if not waiting or self._clock.awake() >= until:
                 break
             self._clock.sleep(0.2)
-        return ended
+        return ended, [record.occurrence.id for record in waiting]
 
 
 def _entry_of(record: Record) -> OpenEntry:
     name = record.occurrence.open_path("").removeprefix("open/")
     return OpenEntry(name, record.path or record.occurrence.claim_path)
+
+
+def _has_failed_so(record: Record) -> bool:
+    """Return whether a job has ended since its lane was failed, and by nothing else."""
+    return record.outcome is Outcome.FAILED and record.reason is Reason.LANE
 
 
 def _outcome_of(record: Record) -> str | None:

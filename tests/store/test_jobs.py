@@ -1,6 +1,7 @@
 """The queue on disk: what is accepted, in which order it goes, and who may have it."""
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -784,6 +785,55 @@ def test_a_cancel_that_is_recorded_goes_before_a_lane_that_is_failed(
     assert record.end is not None
     assert (record.outcome, record.end["reason"]) == (Outcome.CANCELLED, "person")
     assert queue.cancels.cancel("a", "i1", by="ana", person=True).word == "replayed"
+
+
+def when_it_sleeps(queue: Queue, act: Callable[[], Any]) -> None:
+    """Let *act* happen while somebody waits: once, at the next pause of the clock."""
+    sleep = queue.clock.sleep
+
+    def acting(seconds: float) -> None:
+        queue.clock.sleep = sleep  # type: ignore[method-assign]
+        act()
+        sleep(seconds)
+
+    queue.clock.sleep = acting  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("ending", [Ending.COMPLETED, Ending.FAILED])
+def test_a_job_that_was_cancelled_before_its_lane_was_failed_is_not_said_to_have_failed(
+    queue: Queue, ending: Ending
+) -> None:
+    queue.add("a", lane="pr-1")
+    claimed = claim(queue)
+    queue.cancels.cancel("a", "i1", by="ana", person=True)
+    when_it_sleeps(queue, lambda: queue.work.settle("a", claimed.token, ending, detail="no"))
+
+    found = fail_lane(queue, wait_s=5.0)
+
+    assert (found.failed, found.asked, found.more) == ((), (), False)
+    assert job_ends(queue.state.path) == {"a": ["cancelled"]}
+
+
+@pytest.mark.parametrize("ending", [Ending.COMPLETED, Ending.FAILED])
+def test_a_job_that_its_worker_settled_first_is_not_said_to_have_failed_with_its_lane(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, ending: Ending
+) -> None:
+    queue.add("a", lane="pr-1")
+    queue.add("b", lane="pr-1")
+    claimed = claim(queue)
+    listed = queue.cancels._open_of
+
+    def settled_meanwhile(lane: str) -> Any:
+        found = listed(lane)
+        queue.work.settle("a", claimed.token, ending, detail="no")
+        return found
+
+    monkeypatch.setattr(queue.cancels, "_open_of", settled_meanwhile)
+
+    found = fail_lane(queue)
+
+    assert (found.failed, found.asked, found.more) == (("b",), (), False)
+    assert job_ends(queue.state.path) == {"a": [ending.value], "b": ["failed"]}
 
 
 def test_what_waits_and_is_to_be_cancelled_does_not_fail_with_its_lane(queue: Queue) -> None:
