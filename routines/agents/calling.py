@@ -247,12 +247,14 @@ class _Joined:
 
     def reply(self) -> Reply:
         """Return the reply as far as it has come."""
-        cut = (Warn.TRUNCATED.value,) if self._texts.dropped else ()
+        cut = {Warn.TRUNCATED.value: None} if self._texts.dropped else {}
         if self._final is None:
-            return Reply(text=self._texts.text(), warnings=cut)
+            return Reply(text=self._texts.text(), warnings=tuple(cut))
         if self._final.text:
             return self._final
-        return replace(self._final, text=self._texts.text(), warnings=(*self._final.warnings, *cut))
+        # The agent may have said so itself, and once is enough.
+        warnings = tuple(dict.fromkeys(self._final.warnings) | cut)
+        return replace(self._final, text=self._texts.text(), warnings=warnings)
 
 
 def _as_reply(answer: Any) -> Reply:

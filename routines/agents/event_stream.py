@@ -67,10 +67,12 @@ class ServerSentEvents:
 
     Attributes:
         too_long: How many events were longer than the bound, and therefore dropped.
+        broken_off: Whether the stream ended within an event that carries anything.
     """
 
     def __init__(self, most: int = LARGEST_JSON) -> None:
         self.too_long = 0
+        self.broken_off = False
         self._most = most
         self._lines = _Lines(most)
         self._begun = False
@@ -91,7 +93,10 @@ class ServerSentEvents:
             self._begun = True
 
     def end(self) -> Iterator[Event]:
-        """Return nothing: an event that the stream breaks off in was never said."""
+        """Return nothing: an event that the stream breaks off in was never said, only noted."""
+        line = self._lines.last()
+        begun = bool(self._data) or self._dropped
+        self.broken_off = begun or line is None or line.startswith(b"data:")
         return iter(())
 
     def _take(self, line: bytes) -> None:
@@ -125,7 +130,10 @@ class JsonLines:
 
     Attributes:
         too_long: How many lines were longer than the bound, and therefore dropped.
+        broken_off: Never: a line needs no end, and half of one is no JSON.
     """
+
+    broken_off = False
 
     def __init__(self, most: int = LARGEST_JSON) -> None:
         self.too_long = 0

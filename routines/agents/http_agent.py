@@ -43,7 +43,7 @@ from routines.domain.http_agent import (
     fill_body,
 )
 from routines.domain.masking import Masker
-from routines.domain.outcome import Outcome, Reason, one_line
+from routines.domain.outcome import Outcome, Reason, Warn, one_line
 from routines.domain.output_path import MISSING, OutputPath, parse_path
 
 # A server says in a few words why it refuses; a page of HTML is cut here.
@@ -293,12 +293,15 @@ class HttpAgent:
         if failed is None and changed is not None:
             raise SessionChanged(changed)
         denied = said.denied(self._mask)
+        warnings = [] if denied is None else [denied]
+        if said.truncated:
+            warnings.append(Warn.TRUNCATED.value)
         return Reply(
             text=said.reply() or "",
             native_session=said.native_session(),
             usage=said.usage(),
             failed=failed if failed is None else failed or said.error() or "",
-            warnings=() if denied is None else (denied,),
+            warnings=tuple(warnings),
         )
 
 
@@ -321,6 +324,7 @@ class _Stream:
         self._pieces = {name: parse_path(path) for name, path in http.events.text.items()}
         self._parser = parser
         self._bad = 0
+        self._lost = 0
         self._spoke = False
         self.said = Said()
         self.count = 0
@@ -344,7 +348,9 @@ class _Stream:
             # Not all that ends a stream is JSON: `data: [DONE]`.
             raw = event.data.decode("utf-8", "replace").strip()
             self.over = raw in self._events.end or event.name in self._events.end
-            self._bad += not self.over
+            if not self.over:
+                self._bad += 1
+                self._lost += _looks_like_json(raw)
             return ""
         name = self._name(event, document)
         self.said.take(document, self._read)
@@ -364,7 +370,8 @@ class _Stream:
 
     def judge(self) -> None:
         """Say whether the stream has ended as it should."""
-        self.said.truncated = self._parser.too_long > 0
+        lost = self._lost + self._parser.too_long
+        self.said.truncated = lost > 0 or self._parser.broken_off
         if self._events.end and not self.over:
             raise OutcomeUnknown("the stream ended before its last event")
         bad = self._bad + self._parser.too_long
@@ -372,3 +379,12 @@ class _Stream:
             raise BadOutput(f"{bad} events can't be read, and there is no reply")
         if not self.count and not bad:
             raise BadOutput("the answer has not one event")
+
+
+def _looks_like_json(text: str) -> bool:
+    """Return whether an event that can't be read was meant to be JSON, and so may carry a piece.
+
+    A notice beside the events (`data: ping`, a `[DONE]` that the entry does not name) is none: a
+    warning in every turn would be read in none.
+    """
+    return text.startswith(("{", "[")) and text != "[DONE]"

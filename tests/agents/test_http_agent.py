@@ -436,6 +436,59 @@ def test_event_of_fifty_megabytes_is_dropped_and_said(ask):
     result = ask(answer, output="events", read={}, **FASTAGENT)
 
     assert (result.outcome, result.reply.text) == (Outcome.COMPLETED, "small")
+    assert result.reply.warnings == ("truncated",)
+
+
+def pieces_around(lost):
+    return events(
+        {"type": "text", "delta": "START"},
+        lost,
+        {"type": "text", "delta": "END"},
+        {"type": "completed"},
+    )
+
+
+def test_piece_that_cannot_be_read_is_never_missing_in_silence(ask):
+    lost = b'data: {"type": "text", "delta": "LOST \n\n'
+    result = ask(pieces_around(lost), output="events", read={}, **FASTAGENT)
+
+    assert (result.outcome, result.reply.text) == (Outcome.COMPLETED, "STARTEND")
+    assert result.reply.warnings == ("truncated",)
+
+    body = b'{"t":"a"}\n{"t":"LOST\n{"t":"b"}'
+    result = ask(saying(body), output="jsonl", read={}, events=Events(text={"message": "t"}))
+
+    assert (result.reply.text, result.reply.warnings) == ("ab", ("truncated",))
+
+
+def test_event_in_which_a_stream_without_a_last_one_breaks_off_is_said(ask):
+    mapping = Events(text={"message": "t"})
+    answers = {
+        b'data: {"t": "lost"}\n': ("truncated",),
+        b'data: {"t": "lo': ("truncated",),
+        b": pi": (),
+        b"event: x\n": (),
+    }
+
+    for rest, warnings in answers.items():
+        result = ask(events({"t": "a"}, rest), output="events", read={}, events=mapping)
+        assert (result.reply.text, result.reply.warnings) == ("a", warnings)
+
+
+@pytest.mark.parametrize("notice", [b"data: ping\n\n", b"data: [DONE]\n\n", b"data: \xff\n\n"])
+def test_notice_among_the_events_is_no_loss(ask, notice):
+    result = ask(pieces_around(notice), output="events", read={}, **FASTAGENT)
+
+    assert (result.reply.text, result.reply.warnings) == ("STARTEND", ())
+
+
+def test_loss_and_length_are_one_warning(ask):
+    pieces = [{"type": "text", "delta": "x" * 100_000}] * 40
+    answer = events(*pieces, b'data: {"type\n\n', {"type": "completed"})
+
+    result = ask(answer, output="events", read={}, **FASTAGENT)
+
+    assert result.reply.warnings == ("truncated",)
 
 
 def test_reply_of_a_stream_is_bounded(ask):
