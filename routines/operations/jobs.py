@@ -283,6 +283,10 @@ class Jobs:
         Returns:
             `recorded`, `replayed` (this intent was recorded before), `conflict` (it has ended, or
             runs and was to be left alone) or `missing`.
+
+        Raises:
+            StoreBusy: It was not free within a few seconds; nothing was recorded. Ask again, by
+                the same intent.
         """
         answer = self._cancels.cancel(
             check_id(job, "job"),
@@ -332,6 +336,9 @@ class Jobs:
         """Forget what is queued in a queue, with its ids; return how many there were.
 
         What runs goes on. One record says how many were purged, and by whom.
+
+        Raises:
+            StoreBusy: The queue was not free within a few seconds; nothing was purged.
         """
         return self._purges.purge(check_queue(queue), by=self._by)
 
@@ -353,6 +360,7 @@ class Jobs:
         Raises:
             LeaseLost: It lapsed, was settled, is to be cancelled, or is not yours: stop working.
             UnknownJob: There is none of that id.
+            StoreBusy: It was not free within a few seconds; the lease is as it was. Renew again.
         """
         self._work.renew(check_id(job, "job"), _token(token))
 
@@ -375,6 +383,7 @@ class Jobs:
 
         Raises:
             UnknownJob: There is none of that id.
+            StoreBusy: It was not free within a few seconds; it is not settled. Say it again.
         """
         said = check_ending(ending, detail)
         if not isinstance(reply, str):

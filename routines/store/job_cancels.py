@@ -12,6 +12,7 @@ from routines.domain.job_place import short_key
 from routines.domain.outcome import Outcome, Reason, end_of_cancel
 from routines.domain.record import Event, Owner, Record, outcome_event
 from routines.errors import StoreBusy
+from routines.store import files
 from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, OpenEntry
@@ -176,8 +177,18 @@ class JobCanceller:
         self._cancels.clear(claim.record.ref)
 
     def _end_queued(self, job: Job, asked: _Asked, now: datetime) -> bool:
-        """Claim a queued job and settle it in one; False if another process has it."""
-        claim = self._jobs.take(job, at=now, end=self._end_line(asked, now), extra=self._extra())
+        """Claim a queued job and settle it in one; False if another process has it.
+
+        Raises:
+            StoreBusy: Others were claiming it for longer than anybody does.
+        """
+        claim = self._jobs.take(
+            job,
+            at=now,
+            end=self._end_line(asked, now),
+            extra=self._extra(),
+            patience=files.PATIENCE_S,
+        )
         if claim is None:
             return False
         claim.let_go()

@@ -32,6 +32,7 @@ from routines.store.state import State
 _ENDING = ".json"
 # So many share their rounds of syncs.
 _AT_ONCE = 1000
+_STEP_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +110,14 @@ class PurgeStore:
                 whoever looks next.
         """
         now = self._clock.now()
-        if not self._jobs.bring_up(now):
-            raise StoreBusy(
-                "many jobs are being added by another process",
-                hint="nothing was purged; try again",
-            )
+        until = self._clock.awake() + files.PATIENCE_S
+        while not self._jobs.bring_up(now):
+            if self._clock.awake() >= until:
+                raise StoreBusy(
+                    "many jobs are being added by another process",
+                    hint="nothing was purged; try again",
+                )
+            self._clock.sleep(_STEP_S)
         try:
             # Held from before the decision: else another could finish it, and know the count.
             with self._purging():

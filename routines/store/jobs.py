@@ -29,7 +29,7 @@ from routines.domain.names import format_instant, key_of
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Trigger, one_line
 from routines.domain.record import Record
-from routines.errors import InvalidJob, JobConflict, StoreError
+from routines.errors import InvalidJob, JobConflict, StoreBusy, StoreError
 from routines.store import files
 from routines.store.claim import Claim
 from routines.store.claim_making import Draft
@@ -43,6 +43,7 @@ from routines.store.state import State
 # As history shows of any prompt.
 _SHOWN = 200
 _SECOND = timedelta(seconds=1)
+_STEP_S = 0.02
 # Lock files stay for ever, since one that is removed can be locked by two. Of two jobs that share
 # one of these, one is passed over for the moment that the other is being claimed in.
 _LOCKS = 3  # hexadecimal digits: 4096
@@ -343,6 +344,7 @@ class JobStore:
         extra: Mapping[str, Any] | None = None,
         event: dict[str, Any] | None = None,
         end: dict[str, Any] | None = None,
+        patience: float = 0.0,
     ) -> Claim | None:
         """Claim a queued job; it is then no longer queued.
 
@@ -352,15 +354,26 @@ class JobStore:
             extra: What else the claim says: its owner, the key of the turn, the routine.
             event: Another line that the claim is born with.
             end: The outcome line if it is settled in the same moment.
+            patience: How many seconds to wait for others that are claiming it.
 
         Returns:
             The claim; None if another process has it, or it was purged.
 
         Raises:
-            StoreBusy: It is being claimed this moment.
+            StoreBusy: It is being claimed this moment, and no less after *patience*.
             NotDurable: It could not be claimed: it is still queued, or settled `not-durable`.
         """
         draft = self._draft(job, extra=extra, event=event, end=end)
+        until = self._clock.awake() + patience
+        while True:
+            try:
+                return self._take(job, draft, at)
+            except StoreBusy:
+                if self._clock.awake() >= until:
+                    raise
+            self._clock.sleep(_STEP_S)
+
+    def _take(self, job: Job, draft: Draft, at: datetime) -> Claim | None:
         # Its draft has one name, whoever makes it: two at once would take it from each other.
         with self._taking(job):
             # A purge forgets under the same lock: a job is either claimed or purged.

@@ -25,6 +25,7 @@ from routines.errors import (
 from routines.operations.jobs import Jobs
 from routines.store import files, locks
 from routines.store.claims import ClaimStore
+from routines.store.job_cancels import LaneFailed
 from routines.store.job_choosing import LOOK_AHEAD
 from routines.store.job_feed import JobFeed
 from routines.store.job_settling import settling
@@ -48,6 +49,18 @@ def claim(queue: Queue, name: str | None = None) -> Any:
     claimed = queue.work.claim(name)
     assert claimed is not None
     return claimed
+
+
+def when_it_sleeps(queue: Queue, act: Callable[[], Any]) -> None:
+    """Let *act* happen while somebody waits: once, at the next pause of the clock."""
+    sleep = queue.clock.sleep
+
+    def acting(seconds: float) -> None:
+        queue.clock.sleep = sleep  # type: ignore[method-assign]
+        act()
+        sleep(seconds)
+
+    queue.clock.sleep = acting  # type: ignore[method-assign]
 
 
 def fail_lane(queue: Queue, *, limit: int = 9, wait_s: float = 0.0) -> Any:
@@ -751,6 +764,53 @@ def test_a_whole_lane_is_failed_in_batches_what_runs_first(queue: Queue) -> None
     }
 
 
+def test_a_cancel_waits_for_a_job_that_is_being_claimed_this_moment(queue: Queue) -> None:
+    queue.add("a", lane="pr-1")
+    queue.add("b", lane="pr-1")
+    taking = another(queue).jobs._taking(queue.job("a"))
+    taking.__enter__()
+    when_it_sleeps(queue, lambda: taking.__exit__(None, None, None))
+
+    answer = queue.cancels.cancel("a", "i1", by="ana", person=True)
+
+    assert (answer.word, answer.outcome) == ("recorded", "cancelled")
+    with another(queue).jobs._taking(queue.job("b")):
+        with pytest.raises(StoreBusy):
+            queue.cancels.cancel("b", "i2", by="ana", person=True)
+        # Nothing of it failed, and it is said that something is left.
+        assert fail_lane(queue) == LaneFailed((), (), more=True)
+    assert order(queue) == ["b"]
+
+
+def test_a_job_that_is_claimed_while_its_cancel_waits_is_asked_to_end(queue: Queue) -> None:
+    queue.add("a", "b")
+    for job_id in ("a", "b"):
+        taking = another(queue).jobs._taking(queue.job(job_id))
+        taking.__enter__()
+
+        def claimed(taking: Any = taking) -> None:
+            taking.__exit__(None, None, None)
+            claim(another(queue))
+
+        when_it_sleeps(queue, claimed)
+
+        answer = queue.cancels.cancel(
+            job_id, "i1", by="ana", person=True, only_if_queued=job_id == "b"
+        )
+        assert answer.word == ("conflict" if job_id == "b" else "recorded")
+
+
+def test_a_purge_waits_for_many_jobs_that_are_being_added(queue: Queue) -> None:
+    batches = queue.jobs._batches
+    spread, left = batches.spread, []
+    batches.spread = lambda batch: bool(left.append(batch))  # type: ignore[method-assign]
+    queue.jobs.add([request("a"), request("b")], by="ana")
+    other = another(queue)
+    when_it_sleeps(other, lambda: spread(left.pop()))
+
+    assert other.purges.purge("default", by="bob") == 2
+
+
 @pytest.mark.parametrize("names", [("1" * 12, "2" * 12), ("2" * 12, "1" * 12)])
 @pytest.mark.parametrize("lane_first", [True, False])
 @pytest.mark.parametrize("ended_by", ["its worker", "its lease"])
@@ -785,18 +845,6 @@ def test_a_cancel_that_is_recorded_goes_before_a_lane_that_is_failed(
     assert record.end is not None
     assert (record.outcome, record.end["reason"]) == (Outcome.CANCELLED, "person")
     assert queue.cancels.cancel("a", "i1", by="ana", person=True).word == "replayed"
-
-
-def when_it_sleeps(queue: Queue, act: Callable[[], Any]) -> None:
-    """Let *act* happen while somebody waits: once, at the next pause of the clock."""
-    sleep = queue.clock.sleep
-
-    def acting(seconds: float) -> None:
-        queue.clock.sleep = sleep  # type: ignore[method-assign]
-        act()
-        sleep(seconds)
-
-    queue.clock.sleep = acting  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("ending", [Ending.COMPLETED, Ending.FAILED])
