@@ -9,61 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 from routines.agents.base import Turn
+from routines.agents.surroundings import without_surroundings
 from routines.domain.names import format_instant
 from routines.errors import InvalidFiles, Problem
-
-OWN_PREFIX = "ROUTINES_"
-
-# Set by an agent program around the scheduler (an agent that typed `routines run`, a terminal
-# inside an IDE), and read by the same or another program in our turn. By name and not by prefix:
-# beside them stand settings and keys that a person chose (CLAUDE_CODE_USE_BEDROCK,
-# CLAUDE_CODE_OAUTH_TOKEN, CODEX_HOME, GEMINI_API_KEY), and without those nothing works at night.
-SURROUNDING: Mapping[str, str] = {
-    "CLAUDECODE": "a nested claude refuses to start, or acts as a child",
-    "CLAUDE_CODE_ENTRYPOINT": "says that it was started from an SDK or an IDE",
-    "CLAUDE_CODE_SSE_PORT": "would join the IDE window of the outer one",
-    "CLAUDE_CODE_SESSION_ID": "tools would write into the outer conversation",
-    "CLAUDE_SESSION_ID": "the same, under its older name",
-    "CLAUDE_CODE_CHILD_SESSION": "marks it as a sub-agent of the outer one",
-    "CLAUDE_CODE_PARENT_SESSION_ID": "the same, by id",
-    "CLAUDE_CODE_MESSAGING_SOCKET": "messages would reach the outer conversation",
-    "CLAUDE_CODE_EXECPATH": "the outer one's binary, not the one on PATH",
-    "CLAUDE_CODE_TMPDIR": "the outer one cleans it up while the turn runs",
-    "CLAUDE_AGENT_SDK_VERSION": "says that a program drives the outer one",
-    "CLAUDE_ENV_FILE": "a hook's file: exports would land in the outer session",
-    "CLAUDE_PROJECT_DIR": "a hook's project, not the turn's",
-    "CLAUDE_PLUGIN_ROOT": "a hook's plug-in, not the turn's",
-    "ENABLE_IDE_INTEGRATION": "set with the IDE's port, useless without it",
-    "CODEX_THREAD_ID": "tools would take the outer thread for their own",
-    "CODEX_SANDBOX": "tests and tools would believe they are inside the outer sandbox",
-    "CODEX_SANDBOX_NETWORK_DISABLED": "tools would not even try the network",
-    "CODEX_INTERNAL_ORIGINATOR_OVERRIDE": "requests would be counted as the outer program's",
-    "CODEX_CI": "marks the outer program's own commands",
-    "CODEX_MANAGED_BY_NPM": "how the outer one was installed",
-    "CODEX_MANAGED_BY_BUN": "how the outer one was installed",
-    "GEMINI_CLI": "marks the outer program's own commands",
-    "GEMINI_CLI_IDE_SERVER_PORT": "would join the IDE window of the outer one",
-    "GEMINI_CLI_IDE_WORKSPACE_PATH": "the IDE's folder, not the turn's",
-    "GEMINI_CLI_IDE_AUTH_TOKEN": "belongs to the IDE's port",
-    "GEMINI_CLI_NO_RELAUNCH": "the outer one's own restart",
-    "QWEN_CODE": "marks the outer program's own commands",
-    "QWEN_CODE_IDE_SERVER_PORT": "would join the IDE window of the outer one",
-    "QWEN_CODE_IDE_WORKSPACE_PATH": "the IDE's folder, not the turn's",
-    "OPENCODE": "marks the outer program's own commands",
-    "OPENCODE_PID": "the outer process",
-    "OPENCODE_RUN_ID": "the outer run",
-    "OPENCODE_CALLER": "the extension that started the outer one",
-    "OPENCODE_CLIENT": "how the outer one is shown",
-    "OPENCODE_SESSION_ID": "tools would write into the outer conversation",
-    "PI_CODING_AGENT": "marks the outer program's own commands",
-    "CURSOR_AGENT": "marks the outer program's own commands",
-    "CURSOR_TRACE_ID": "the outer conversation",
-    "COPILOT_CLI": "marks the outer program's own commands",
-    "AUGMENT_AGENT": "marks the outer program's own commands",
-    "GOOSE_TERMINAL": "marks the outer program's own commands",
-    "AI_AGENT": "names the outer program, whichever it is",
-    "AGENT": "the same, under an older name",
-}
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _EXPORT = re.compile(r"\Aexport[ \t]+")
@@ -118,15 +66,6 @@ def environment(
     made.update(spec_env)
     made.update(turn_environment(turn, root=root, state=state))
     return made
-
-
-def without_surroundings(base: Mapping[str, str]) -> dict[str, str]:
-    """Return *base* less our own variables and those of an agent program around us."""
-    return {
-        key: value
-        for key, value in base.items()
-        if not key.startswith(OWN_PREFIX) and key not in SURROUNDING
-    }
 
 
 def read_env_file(path: str) -> dict[str, str]:

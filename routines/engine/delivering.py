@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from routines.agents.environment import without_surroundings
 from routines.agents.output import Capture
 from routines.agents.programs import run_program
 from routines.agents.starting import CannotStart
+from routines.agents.surroundings import without_surroundings
 from routines.domain.clock import Clock
 from routines.domain.outcome import one_line
 from routines.domain.targets import Target, TargetKind

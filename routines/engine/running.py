@@ -24,9 +24,9 @@ from routines.agents.base import (
     TurnResult,
 )
 from routines.agents.durable import agent_of, is_durable
-from routines.agents.environment import without_surroundings
 from routines.agents.processes import start_turn_process
 from routines.agents.programs import HURRY
+from routines.agents.surroundings import without_surroundings
 from routines.domain.outcome import Outcome, Reason, one_line
 from routines.domain.record import Owner, Record
 from routines.engine.clock import EngineClock

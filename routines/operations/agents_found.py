@@ -109,7 +109,7 @@ def ask_version(
         store: What was answered before; None for nothing.
         keep: Whether the answer is kept there.
     """
-    from routines.agents.environment import without_surroundings
+    from routines.agents.surroundings import without_surroundings
     from routines.agents.versions import version_of
 
     if not spec.version:

@@ -129,7 +129,8 @@ def _environment_of(
 
     An alarm that is set in there fires in this conversation.
     """
-    from routines.agents.environment import read_env_file, without_surroundings
+    from routines.agents.environment import read_env_file
+    from routines.agents.surroundings import without_surroundings
 
     env = without_surroundings(context.environ)
     env_file = context.workspace.settings.env_file if routine is None else routine.env_file

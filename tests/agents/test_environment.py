@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from routines.agents.environment import SURROUNDING, environment, read_env_file
+from routines.agents.environment import environment, read_env_file
+from routines.agents.surroundings import SURROUNDING
 from routines.domain.outcome import Trigger
 from routines.errors import InvalidFiles
 from tests.agents.stubs import make_turn
@@ -51,13 +52,81 @@ def test_nothing_of_an_outer_turn_leaks():
     assert not {"ROUTINES_ANYTHING", "ROUTINES_HTTP_TOKEN"} & made.keys()
 
 
+# What a real Claude Code 2.1.332 gave what it started, of which half was in no list of ours.
+CLAUDE_AROUND = {
+    "CLAUDECODE": "1",
+    "CLAUDE_CODE_CHILD_NOTES_DIR": "/notes",
+    "CLAUDE_CODE_MESSAGING_TOKEN": "t",
+    "CLAUDE_CODE_SESSION_ATTENDED": "1",
+    "CLAUDE_EFFORT": "high",
+    "CLAUDE_PID": "7",
+    "GIT_EDITOR": "true",
+    "NoDefaultCurrentDirectoryInExePath": "1",
+    "COREPACK_ENABLE_AUTO_PIN": "0",
+}
+
+
+def test_nothing_of_a_real_claude_leaks():
+    made = environment(CLAUDE_AROUND, make_turn(), root="/w", state="/s")
+
+    assert not CLAUDE_AROUND.keys() & made.keys()
+
+
+@pytest.mark.parametrize(
+    ("sign", "name"),
+    [
+        ("CLAUDECODE", "CLAUDE_CODE_OF_NEXT_YEAR"),
+        ("CLAUDECODE", "CLAUDE_OF_NEXT_YEAR_TOKEN"),
+        ("CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_OAUTH_TOKEN_FILE_DESCRIPTOR"),
+        ("CODEX_THREAD_ID", "CODEX_OF_NEXT_YEAR"),
+        ("GEMINI_CLI", "GEMINI_CLI_OF_NEXT_YEAR"),
+        ("QWEN_CODE", "QWEN_CODE_MESSAGING_TOKEN"),
+    ],
+)
+def test_what_no_list_knows_yet_goes_where_its_program_is_around(sign, name):
+    around = environment({sign: "1", name: "x"}, make_turn(), root="/w", state="/s")
+    alone = environment({sign: "", name: "x"}, make_turn(), root="/w", state="/s")
+
+    assert name not in around
+    # A service or a shell has no such sign, and loses nothing to a guess.
+    assert alone[name] == "x"
+
+
+def test_an_editor_that_a_person_chose_stays():
+    base = CLAUDE_AROUND | {"GIT_EDITOR": "vim"}
+
+    assert environment(base, make_turn(), root="/w", state="/s")["GIT_EDITOR"] == "vim"
+
+
+def test_what_env_and_env_file_say_stays_whatever_is_around(tmp_path):
+    (tmp_path / "env").write_text("CLAUDE_CODE_MESSAGING_TOKEN=mine\n")
+
+    made = environment(
+        CLAUDE_AROUND,
+        make_turn(),
+        root="/w",
+        state="/s",
+        env_file=str(tmp_path / "env"),
+        env={"CLAUDE_OF_NEXT_YEAR": "mine"},
+    )
+
+    assert made["CLAUDE_CODE_MESSAGING_TOKEN"] == made["CLAUDE_OF_NEXT_YEAR"] == "mine"
+
+
 @pytest.mark.parametrize(
     "name",
     ["PATH", "HOME", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR",
-     "CODEX_HOME", "CODEX_API_KEY", "GEMINI_API_KEY", "OPENCODE_CONFIG", "ANTHROPIC_API_KEY"],
+     "CLAUDE_CODE_CLIENT_KEY", "CLAUDE_CODE_SKIP_VERTEX_AUTH", "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+     "CLAUDE_CODE_DISABLE_CRON", "CODEX_HOME", "CODEX_API_KEY", "GEMINI_API_KEY",
+     "GEMINI_CLI_HOME", "GEMINI_CLI_SYSTEM_SETTINGS_PATH", "QWEN_CODE_SYSTEM_SETTINGS_PATH",
+     "QWEN_CODE_DISABLE_CRON", "OPENCODE_CONFIG", "ANTHROPIC_API_KEY"],
 )  # fmt: skip
 def test_settings_and_keys_of_a_person_stay(name):
-    assert environment({name: "mine"}, make_turn(), root="/w", state="/s")[name] == "mine"
+    around = CLAUDE_AROUND | {"CODEX_CI": "1", "GEMINI_CLI": "1", "QWEN_CODE": "1", "OPENCODE": "1"}
+
+    for base in ({}, around):
+        made = environment(base | {name: "mine"}, make_turn(), root="/w", state="/s")
+        assert made[name] == "mine"
 
 
 def test_later_sources_win_and_ours_wins_last(tmp_path):
