@@ -79,7 +79,7 @@ def run_acp(
     handshake: timedelta = HANDSHAKE,
     stop_requested: Callable[[], str | None] = lambda: None,
     grace: timedelta = timedelta(seconds=STOP_INTERVAL_S),
-    on_native_session: Callable[[str], None] | None = None,
+    on_native_session: Callable[[str], str | None] | None = None,
     masker: Masker | None = None,
     servers: Sequence[McpServer] = (),
     own_tools: Sequence[str] = (),
@@ -100,7 +100,9 @@ def run_acp(
         handshake: How long it may take until it is given the prompt.
         stop_requested: As in `run_program`; the agent is asked to end the turn first.
         grace: What it gets for that, and the pause between two signals of `spec.stop`.
-        on_native_session: Told the id of the conversation as soon as the agent says it.
+        on_native_session: Told the id of the conversation as soon as the agent says it, before
+            the prompt is given; a session that it answers has that conversation, and the turn
+            ends there.
         masker: Takes secrets out of what is kept of its output.
         servers: MCP servers that it is handed.
         own_tools: Titles of their tools, as it shows them; their use is approved.

@@ -103,7 +103,8 @@ class Conversation:
         asked: What the turn asks.
         spec: The agent, with `acp`.
         mask: Takes secrets out of what becomes a warning.
-        on_session: Told the id of the conversation as soon as it is known.
+        on_session: Told the id of the conversation as soon as it is known; answers None, or who
+            else has that conversation: then the prompt is not given.
 
     Attributes:
         over: Whether all has been said.
@@ -122,7 +123,7 @@ class Conversation:
         spec: AgentSpec,
         *,
         mask: Callable[[str], str],
-        on_session: Callable[[str], None] = lambda _: None,
+        on_session: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self.over = False
         self.prompted = False
@@ -304,8 +305,13 @@ class Conversation:
 
     def _taken_up(self, _result: dict[str, Any]) -> None:
         if self.lasts:
+            # Their turn may be at work in it just now.
+            theirs = self._on_session(str(self._current))
+            if theirs is not None:
+                detail = f"the conversation {self._current} is that of {theirs}"
+                self._end(Outcome.FAILED, Reason.SESSION_CHANGED, detail)
+                return
             self.session = self._current
-            self._on_session(str(self._current))
         self.settles = self.phase == "session/load"
         if not self.settles:
             self._give_prompt()

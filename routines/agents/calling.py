@@ -93,7 +93,7 @@ def run_call(
     timeout: timedelta,
     stop_requested: Callable[[], str | None],
     grace: timedelta,
-    on_native_session: Callable[[str], None] | None = None,
+    on_native_session: Callable[[str], object] | None = None,
 ) -> tuple[TurnResult, bool]:
     """Give *turn* to *function*; return how it ended, and whether it is still at work.
 
@@ -130,7 +130,7 @@ def run_call(
 class _Told:
     """Passes the id of the conversation on once, on the thread that owns the ledger."""
 
-    def __init__(self, call: _Call, tell: Callable[[str], None] | None) -> None:
+    def __init__(self, call: _Call, tell: Callable[[str], object] | None) -> None:
         self._call = call
         self._tell = tell
 

@@ -32,7 +32,7 @@ def run_command(
     timeout: timedelta,
     stop_requested: Callable[[], str | None] = lambda: None,
     grace: timedelta = timedelta(seconds=STOP_INTERVAL_S),
-    on_native_session: Callable[[str], None] | None = None,
+    on_native_session: Callable[[str], object] | None = None,
     masker: Masker | None = None,
 ) -> TurnResult:
     """Give *turn* to the command of *spec* and return how it ended, its whole tree gone.

@@ -70,7 +70,7 @@ def run_http(
     timeout: timedelta,
     stop_requested: Callable[[], str | None] = lambda: None,
     grace: timedelta = timedelta(seconds=STOP_INTERVAL_S),
-    on_native_session: Callable[[str], None] | None = None,
+    on_native_session: Callable[[str], object] | None = None,
     masker: Masker | None = None,
 ) -> TurnResult:
     """Put *turn* to the server of *spec* and return how it ended.

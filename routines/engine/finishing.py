@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from routines.agents.base import Turn, TurnResult
@@ -26,6 +27,10 @@ log = logging.getLogger("routines")
 
 def finish(held: HeldTurn, work: Work, turn: Turn, result: TurnResult) -> Record:
     """Write down how the turn ended, and bring the ledger up to it."""
+    if held.taken_by is not None:
+        # It is theirs, and so is what was said there: also where their turn made it busy, which
+        # would be tried again, and would be said with 75.
+        result = replace(result, outcome=Outcome.FAILED, reason=Reason.SESSION_CHANGED)
     reply, cut = bounded(held.masker.mask(result.reply.text))
     if reply:
         held.keep("reply.md", reply)
@@ -70,7 +75,6 @@ def finish(held: HeldTurn, work: Work, turn: Turn, result: TurnResult) -> Record
 
 def _end_of(held: HeldTurn, result: TurnResult) -> tuple[Outcome, Reason | None, str]:
     if held.taken_by is not None:
-        # It is theirs, and so is what was said there: nothing of it is kept here.
         whose = f"it answered in {held.taken}, which is the conversation of {held.taken_by}"
         return Outcome.FAILED, Reason.SESSION_CHANGED, whose
     if result.outcome is None and result.reason is Reason.SESSION_LOST:

@@ -132,19 +132,25 @@ class HeldTurn:
 
     # Meanwhile ----------------------------------------------------------------------------------
 
-    def learn_native_session(self, native_session: str) -> None:
-        """Keep the id that the program says, at once: a killed turn can then be resumed."""
+    def learn_native_session(self, native_session: str) -> str | None:
+        """Keep the id that the program says, at once: a killed turn can then be resumed.
+
+        Returns:
+            None, or the session that has that conversation: the turn is to end then, and if the
+            program has no prompt yet, it is to be given none.
+        """
         ledger = self.lease.ledger
         if ledger.native_session != native_session:
             try:
                 ours = native_session == ledger.uuid(self.state.workspace)
                 if not ours and self._is_taken(native_session):
-                    return
+                    return self.taken_by
                 minted_by = "us" if ours else "program"
                 self.lease.write(ledger.with_(native_session=native_session, minted_by=minted_by))
             except StoreError as error:
                 # The outcome carries it too; only a kill before that would lose it.
                 log.warning("ledger-not-written", extra={"ref": self.ref, "error": error.message})
+        return None
 
     def _is_taken(self, native_session: str) -> bool:
         """Return whether another session has that conversation: then this turn must end."""

@@ -102,7 +102,8 @@ def run(steps: TurnSteps, work: Work, clock: SystemClock) -> None:
     work, turn = begun
     try:
         result = _answer(steps, work, turn, base, clock, _Watch(steps, signals, clock))
-        if result.outcome is None and result.reason is Reason.SESSION_LOST:
+        lost = result.outcome is None and result.reason is Reason.SESSION_LOST
+        if lost and steps.taken_by is None:
             # It provably did nothing, and would say the same for ever: this very turn goes into
             # a new conversation, which can't be lost for it has not been had.
             steps.lose(work, result)

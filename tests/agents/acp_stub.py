@@ -238,7 +238,7 @@ def main():
             elif method == "session/new":
                 count += 1
                 servers[:] = params["mcpServers"]
-                session = f"s-{os.getpid()}-{count}"
+                session = "same" if "same-id" in WORDS else f"s-{os.getpid()}-{count}"
                 keep(session, [])
                 result(number, {"sessionId": -1.5 if "bad-id" in WORDS else session})
             elif method in ("session/load", "session/resume"):

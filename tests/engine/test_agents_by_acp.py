@@ -13,6 +13,7 @@ from routines.agents.process_table import leftovers
 from routines.config.workspace_file import parse_settings
 from routines.domain import schedule as schedules
 from routines.engine.clock import SystemClock
+from routines.operations.running import exit_code_of
 from tests.engine.stage import MINUTE, Stage, content, eventually, routine
 
 STUB = Path(__file__).parents[1] / "agents/acp_stub.py"
@@ -105,6 +106,35 @@ async def test_conversation_that_is_gone_begins_anew_in_the_same_turn(stage, age
     assert reply(stage, second) == "turn 1: two"
     assert ledger(stage).epoch == 2
     assert "no longer has the conversation" in ledger(stage).epoch_reason
+
+
+def prompts(folder):
+    """The prompts that any of the programs was given, oldest first."""
+    given = [one["params"] for one in told(folder) if one["method"] == "session/prompt"]
+    return [(one["sessionId"], one["prompt"][0]["text"]) for one in given]
+
+
+@pytest.mark.parametrize("words", [(), ("fails-at:session/prompt:-32603:session in use",)])
+async def test_a_prompt_is_not_given_into_the_conversation_of_another_session(
+    stage, agents, folder, words
+):
+    mine = agents("load", "same-id")
+    await run(stage, mine, prompt="one")
+    busy = agents("load", "same-id", *words, more="    busy: {error: [session in use]}\n")
+    other = digest(name="other", prompt="two")
+    async with stage.running(other, **busy) as engine:
+        record = await engine.run("other")
+
+    assert prompts(folder) == [("same", "one")]
+    assert said(record) == "failed session-changed"
+    assert record.end["detail"] == (
+        "it answered in same, which is the conversation of routine:digest"
+    )
+    assert record.end.get("native_session") is None
+    assert stage.sessions.read("routine:other").native_session is None
+    assert ledger(stage).native_session == "same"
+    # Not 75, which would say that it may be tried again.
+    assert exit_code_of(record) == 1
 
 
 async def test_first_turn_that_was_killed_is_taken_up_by_the_next(stage, agents, folder):

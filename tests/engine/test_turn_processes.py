@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -12,9 +13,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from routines.agents.process_table import leftovers
-from routines.domain.agent import AgentKind, AgentSpec, OutputFormat
+from routines.domain.agent import AgentKind, AgentSpec, OutputFormat, Signs
 from routines.engine.clock import SystemClock
 from routines.errors import SessionBusyError
+from routines.operations.running import exit_code_of
 from tests.engine.stage import MINUTE, Stage, content, eventually, routine
 
 
@@ -391,6 +393,34 @@ async def test_first_turn_that_provably_never_started_begins_no_new_epoch(stage,
 
     assert (first.reason, second.outcome) == ("not-started", "completed")
     assert second.started["epoch"] == 1
+
+
+@pytest.mark.parametrize("says", ["in use", "no such conversation"])
+async def test_a_conversation_of_another_session_is_a_failure_though_it_is_busy_or_gone(
+    stage, program, says
+):
+    words = program(
+        "import json\nfound, failed = json.loads(sys.stdin.read())\n"
+        "print(json.dumps({'reply': 'hm', 'id': found, 'failed': failed}))"
+    )
+    spec = {
+        "output": OutputFormat.JSON,
+        "read": {"reply": "reply", "native_session": "id", "failed": "failed"},
+        "busy": Signs(error=("in use",)),
+        "lost": Signs(error=("no such",)),
+        "continuations": True,
+    }
+    await run(stage, words, prompt='["conv-7", null]', spec=spec)
+    for prompt in ('["conv-8", null]', json.dumps(["conv-7", says])):
+        other = digest(name="other", prompt=prompt)
+        async with stage.running(other, **agent(words, **spec)) as engine:
+            record = await engine.run("other")
+
+    assert f"{record.outcome} {record.reason}" == "failed session-changed"
+    assert record.end["detail"].endswith("is the conversation of routine:digest")
+    # Not 75, which would say that it may be tried again; and not put into a new conversation.
+    assert exit_code_of(record) == 1
+    assert [line["event"] for line in record.events] == ["started", "outcome"]
 
 
 async def test_conversation_that_the_program_names_is_resumed_by_that_name(stage, program):
