@@ -33,6 +33,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
+# Enough to recognise what was asked for.
+_SHOWN = 60
+
 
 class RoutinesError(Exception):
     """What went wrong in words for a person.
@@ -216,11 +219,22 @@ class UnknownWakeup(RoutinesError):
 
     def __init__(self, wakeup_id: str, pending: Collection[str] = ()) -> None:
         self.wakeup_id = wakeup_id
-        near = _nearest(wakeup_id, pending)
+        # A model may give anything for an id: what is answered must not be as long.
+        shown = wakeup_id if len(wakeup_id) <= _SHOWN else f"{wakeup_id[: _SHOWN - 3]}..."
+        self.near = _nearest(shown, pending)
         super().__init__(
-            f"no wake-up {wakeup_id!r} is pending here",
-            hint=f"did you mean {near!r}?" if near else "`routines wakeups` lists what is pending",
+            f"no wake-up {shown!r} is pending here",
+            hint=f"did you mean {self.near!r}?"
+            if self.near
+            else "`routines wakeups` lists what is pending",
         )
+
+    def to_model(self) -> "UnknownWakeup":
+        """Return it in the words for who has the tools, and maybe no shell."""
+        said = UnknownWakeup(self.wakeup_id)
+        said.message = f"{self.message}. Nothing was changed."
+        said.hint = self.hint if self.near else "wakeups() shows what is pending"
+        return said
 
 
 class UnknownSession(RoutinesError):

@@ -191,7 +191,10 @@ class WakeTools:
                         "id is missing: which wake-up? Nothing was changed.",
                         hint="wakeups() shows what is pending",
                     )
-                return self.cancel(wakeup_id)
+                try:
+                    return self.cancel(wakeup_id)
+                except UnknownWakeup as error:
+                    raise error.to_model() from None
             case _:
                 return self.listing()
 

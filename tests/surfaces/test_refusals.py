@@ -188,3 +188,27 @@ def test_a_fault_of_ours_is_answered_with_the_word_that_the_page_has(ws):
     assert answer.refused
     assert answer.text.startswith("Failed: KeyError. Whether anything was changed can't be told")
     assert "`Failed:`" in text_of(PAGE)
+
+
+@pytest.mark.parametrize("wakeup_id", ["w-7k3m9q", "w" * 1_000_000, "\x1b[31m\n" * 100_000])
+def test_an_id_that_is_not_pending_is_refused_in_a_line_that_needs_no_shell(ws, wakeup_id):
+    answer = of_session(ws).call("unwake", {"id": wakeup_id})
+
+    first, _, hint = answer.text.partition("\n")
+    assert first.startswith("Refused: no wake-up '")
+    assert first.endswith(" is pending here. Nothing was changed.")
+    assert first.isprintable()
+    assert len(answer.text) < 500
+    assert hint == "wakeups() shows what is pending"
+    assert answer.data["code"] == "unknown-wakeup"
+    assert len(str(answer.data)) < 1000
+
+
+def test_an_id_that_is_nearly_right_is_offered(ws):
+    tools = of_session(ws)
+    tools.ask(prompt="look", in_="1h")
+    (pending,) = tools.pending()
+
+    answer = tools.call("unwake", {"id": pending.id[:-1]})
+
+    assert answer.text.endswith(f" Nothing was changed.\ndid you mean {pending.id!r}?")
