@@ -235,9 +235,9 @@ class Looker:
         return max(now, earliest if earliest > seen else seen + LOOK_EVERY)
 
     def _next_job_due(self, seen: datetime, now: datetime) -> datetime | None:
-        orders = JobStore(self._state, clock=self._clock).orders
-        if next(orders.queued(), None) is None:
-            return orders.next_later()
+        jobs = JobStore(self._state, clock=self._clock)
+        if next(jobs.orders.queued(), None) is None and jobs.is_spread():
+            return jobs.orders.next_later()
         pause = SwitchStore(self._state).held(None, now=now)
         if pause is None:
             return seen

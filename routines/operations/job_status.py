@@ -82,10 +82,9 @@ def head_of(
             found.append(status_of(state, claims, job, record))
     found.sort(key=lambda one: (one.state != State.RUNNING.value, one.job.place.order))
     # A few more names than are shown: some may lead to what was claimed this moment.
-    for place in islice(store.orders.queued(queue), limit + len(found) + 16):
+    for job in islice(store.in_order(queue), limit + len(found) + 16):
         if len(found) >= limit:
             break
-        job = store.peek(place)
         if job is not None and not claims.is_claimed(job.occurrence):
             found.append(JobStatus(job=job, state=State.WAITING.value))
     return found[:limit]
@@ -98,7 +97,7 @@ def standing_of(state: StateFolder, store: JobStore, claims: ClaimStore, known: 
     if not known.is_queued:
         detail = "its record is not kept any more"
         return JobStatus(job=known.job, state=State.SETTLED.value, detail=detail)
-    queued = State.DEFERRED if store.orders.is_waiting(known.job) else State.WAITING
+    queued = State.DEFERRED if store.is_waiting(known.job) else State.WAITING
     return JobStatus(job=known.job, state=queued.value)
 
 

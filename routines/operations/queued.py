@@ -21,4 +21,10 @@ def count_queued(context: Context, queue: str | None = None) -> int:
     # takes longer to load than its names to count.
     from routines.store.job_index import queued
 
+    if files.names(state.at("jobs", "batches")):
+        # Many were accepted at once, and are not all named yet: for seconds, or since a crash.
+        from routines.store.jobs import JobStore
+
+        jobs = JobStore(state, clock=context.clock).in_order(queue)
+        return sum(1 for _ in islice(filter(None, jobs), MOST_COUNTED + 1))
     return sum(1 for _ in islice(queued(state, queue).walk(), MOST_COUNTED + 1))

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from routines.domain.job import Job
@@ -64,10 +64,14 @@ class BatchStore:
         """Return whether nothing is left to be spread."""
         return not self._paths()
 
+    def jobs(self) -> Iterator[Job]:
+        """Yield what is in batches."""
+        for path in self._paths():
+            yield from _jobs(files.read(path))
+
     def newest_number(self) -> int:
         """Return the highest number in a batch, 0 for none."""
-        jobs = (job for path in self._paths() for job in _jobs(files.read(path)))
-        return max((job.number for job in jobs), default=0)
+        return max((job.number for job in self.jobs()), default=0)
 
     def digests(self) -> dict[str, str]:
         """Return the digests of what is in batches, by the key of its id."""
@@ -78,11 +82,7 @@ class BatchStore:
 
     def find(self, key: str) -> Job | None:
         """Return the job of that key, if it is in a batch."""
-        for path in self._paths():
-            for job in _jobs(files.read(path)):
-                if key_of(job.id) == key:
-                    return job
-        return None
+        return next((job for job in self.jobs() if key_of(job.id) == key), None)
 
     def decide(self, jobs: Sequence[Job]) -> Batch:
         """Accept *jobs*, all at once; under the lock of adding. OSError if none was."""

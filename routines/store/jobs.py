@@ -14,6 +14,7 @@ purged is told by the claim and by the acceptance; the orders only say where to 
 """
 
 import contextlib
+import heapq
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -279,6 +280,39 @@ class JobStore:
         """Return the job at *place*, or None if there is none any more; changes nothing."""
         job = self._files.read(place.key)
         return job if job is not None and job.number == place.number else None
+
+    def in_order(self, queue: str | None = None) -> Iterator[Job | None]:
+        """Yield what is queued and due in the order it goes, of one queue or of all.
+
+        Also what was accepted at once with others and has no name yet, as its producer may have
+        died over that. None stands for a name without a job. Changes nothing.
+        """
+        now = self._clock.now()
+        # Read before the names are: what is spread meanwhile is found among them.
+        unspread = {
+            job.place: job
+            for job in self._batches.jobs()
+            if queue in (None, job.queue) and (job.not_before is None or job.not_before <= now)
+        }
+        seen = None
+        for place in heapq.merge(
+            self.orders.queued(queue),
+            sorted(unspread, key=lambda one: one.order),
+            key=lambda one: one.order,
+        ):
+            if place != seen:
+                yield self.peek(place) or unspread.get(place)
+            seen = place
+
+    def is_waiting(self, job: Job) -> bool:
+        """Return whether a queued job waits for its time."""
+        if self.orders.has(job):
+            return self.orders.is_waiting(job)
+        return job.not_before is not None and job.not_before > self._clock.now()
+
+    def is_spread(self) -> bool:
+        """Return whether all that was accepted has its place in the orders."""
+        return self._batches.is_empty()
 
     def has_queued(self) -> bool:
         """Return whether anything is queued, due or not."""

@@ -8,6 +8,8 @@ import pytest
 from routines.agents.base import AgentUnavailable
 from routines.domain.retry import Retry
 from routines.engine.lifecycle import Limits
+from routines.store import locks
+from routines.store.job_batches import BatchStore
 from routines.store.places import PlaceStore
 from tests.engine.stage import MINUTE, SECOND, at, every, once, routine
 from tests.engine.test_jobs import queue
@@ -83,6 +85,20 @@ async def test_what_is_due_and_has_to_wait_is_looked_at_once_a_second(stage, sta
         assert await looks(stage, engine, 10 * SECOND) == 10
 
         assert stage.agent.turns == []
+
+
+async def test_jobs_that_their_producer_died_over_are_not_slept_past(stage, monkeypatch):
+    engine = stage.engine()
+    async with engine.opened():
+        await engine.tick()
+        assert engine.next_due() is None
+        with monkeypatch.context() as died:
+            died.setattr(BatchStore, "spread", lambda _, batch: locks.let_go(batch.fd))
+            queue(stage).add_many(["x", "y"])
+        assert engine.next_due() <= stage.clock.now() + SECOND
+        await engine.tick()
+
+    assert stage.told == ["x", "y"]
 
 
 async def test_a_queue_that_is_paused_is_not_looked_at_each_second(stage):

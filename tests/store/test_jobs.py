@@ -34,6 +34,8 @@ from routines.store.switches import Switch, SwitchStore
 from tests.builders import NOW
 from tests.store.job_operations import Queue, job_ends, request
 
+LATER = request("later", after="1h")
+
 
 @pytest.fixture
 def queue(tmp_path: Path) -> Queue:
@@ -76,6 +78,24 @@ def order(queue: Queue, name: str | None = None) -> list[str]:
         found.append(claimed.job.id)
         queue.work.settle(claimed.job.id, claimed.token, Ending.COMPLETED)
     return found
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def killed_after(store: Any, name: str, calls: int) -> None:
+    """Let a process die in a call of a store's method, the last of so many."""
+    real = getattr(store, name)
+    left = [calls]
+
+    def call(*args: Any, **more: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        return real(*args, **more)
+
+    setattr(store, name, call)
 
 
 # Adding (J1) -----------------------------------------------------------------------------------
@@ -145,6 +165,29 @@ def test_a_batch_that_is_not_spread_yet_takes_its_ids_all_the_same(queue: Queue)
     assert again.word == "duplicate"
     assert order(other) == ["a", "b"]
     assert other.jobs._batches.is_empty()
+
+
+@pytest.mark.parametrize("spread", [0, 1, 2])
+def test_what_a_producer_died_over_is_in_the_head_before_anybody_has_spread_it(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, spread: int
+) -> None:
+    monkeypatch.setattr("routines.store.job_batches._AT_ONCE", 1)
+    queue.add("first", priority=1)
+    queue.add("last", priority=-1)
+    killed_after(queue.jobs._batches, "_spread", spread)
+    with pytest.raises(Killed):
+        queue.jobs.add(
+            [request("a"), request("b", priority=2), request("c", queue="other"), LATER], by="ana"
+        )
+    jobs = Jobs(queue.state.path, clock=queue.clock)
+
+    assert [one.id for one in jobs.head(None)] == ["b", "first", "a", "c", "last"]
+    assert [one.id for one in jobs.head(None, limit=2)] == ["b", "first"]
+    assert [one.id for one in jobs.head("other")] == ["c"]
+    assert [jobs.read(one).state for one in ("c", "later")] == ["waiting", "deferred"]
+    assert jobs.pending()
+    # Nobody but whoever works it comes: nothing lies still.
+    assert order(another(queue)) == ["b", "first", "a", "c", "last"]
 
 
 def test_a_batch_that_a_live_process_spreads_is_left_to_it(queue: Queue) -> None:
@@ -925,24 +968,6 @@ def test_a_job_that_is_claimed_after_its_queue_was_purged_does_not_run(queue: Qu
 
     assert queue.jobs.take(job, at=NOW) is None
     assert "a" not in job_ends(queue.state.path), "it is the one that the purge has counted"
-
-
-class Killed(BaseException):
-    """The process is gone."""
-
-
-def killed_after(store: Any, name: str, calls: int) -> None:
-    """Let a process die in a call of a store's method, the last of so many."""
-    real = getattr(store, name)
-    left = [calls]
-
-    def call(*args: Any, **more: Any) -> Any:
-        left[0] -= 1
-        if left[0] < 0:
-            raise Killed
-        return real(*args, **more)
-
-    setattr(store, name, call)
 
 
 def half_purged(queue: Queue) -> Jobs:

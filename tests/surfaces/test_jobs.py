@@ -16,7 +16,9 @@ from routines.domain.names import key_of
 from routines.domain.record import Event, Owner
 from routines.engine import host
 from routines.operations.jobs import Jobs
+from routines.store import locks
 from routines.store.claim import Claim
+from routines.store.job_batches import BatchStore
 from routines.store.job_work import JobWork
 from routines.store.jobs import JobStore
 from tests import builders
@@ -147,6 +149,18 @@ def test_the_list_of_routines_counts_jobs_without_the_store_of_them(queue: World
 
     assert "1 job queued: routines jobs" in ended.stdout
     assert "routines.store.jobs" not in ended.stderr.split()
+
+
+def test_jobs_that_their_producer_died_over_are_listed_and_counted(
+    queue: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as died:
+        died.setattr(BatchStore, "spread", lambda _, batch: locks.let_go(batch.fd))
+        jobs_of(queue).add_many([{"prompt": "x", "id": "a"}, {"prompt": "y", "id": "b"}])
+
+    assert [one["id"] for one in answer(queue, "jobs")] == ["a", "b"]
+    assert "2 waiting." in queue.ask("jobs").out
+    assert "2 jobs queued: routines jobs" in queue.ask("list").out
 
 
 def test_what_runs_stands_first_and_shows_that_its_cancel_was_asked(queue: World) -> None:
