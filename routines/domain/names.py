@@ -170,3 +170,10 @@ def shown_who(who: str) -> str:
     A turn signs with its key; the workspace's id before the occurrence says nothing there.
     """
     return _WORKSPACE.sub("", who, count=1) if _WORKSPACE.match(who) else who
+
+
+def routine_of(session: str) -> str | None:
+    """Return the routine that a session belongs to: `routine:<name>` or `routine:<name>@<slot>`."""
+    if not session.startswith("routine:"):
+        return None
+    return session.removeprefix("routine:").partition("@")[0]

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from routines.domain.names import format_instant, parse_instant
+from routines.domain.names import format_instant, parse_instant, routine_of
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import LONGEST_DETAIL, Outcome, Reason, State, Trigger, one_line
 
@@ -193,11 +193,16 @@ class Record:
 
     @property
     def starts(self) -> tuple[datetime, ...]:
-        """When each of its turns was begun, less those that the agent never started (L18)."""
+        """When each of its turns was begun, less those that the agent never started (L18).
+
+        What a program works itself is no turn of ours.
+        """
         begun: list[datetime | None] = []
         is_open = False
         for line in self.events:
-            if line["event"] == Event.STARTED.value:
+            if "worker" in line:
+                is_open = False
+            elif line["event"] == Event.STARTED.value:
                 begun.append(_instant(line.get("at")))
                 is_open = True
             elif is_open and _says_never_started(line):
@@ -334,10 +339,13 @@ class Record:
 
     @property
     def routine(self) -> str | None:
-        """The routine, or None for a wake-up of a session without one."""
+        """The routine, or None for a wake-up or a job of a session without one."""
         if self.occurrence.kind in (Kind.SLOT, Kind.MANUAL):
             return self.occurrence.owner
         routine = self.claim.get("routine")
+        if routine is None and self.occurrence.is_job:
+            # A program that works a job knows no routines, and the session says whose it is.
+            return routine_of(self.session or "")
         return routine if isinstance(routine, str) else None
 
     @property

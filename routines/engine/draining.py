@@ -13,6 +13,7 @@ from datetime import datetime
 from routines.domain.clock import Clock
 from routines.domain.job import Job
 from routines.domain.limits import DayLimit, over_limit, turns_left
+from routines.domain.names import routine_of
 from routines.domain.outcome import Outcome, Reason, Trigger
 from routines.domain.record import Owner, outcome_event
 from routines.domain.zones import day_of, zone
@@ -20,7 +21,6 @@ from routines.engine.claim_lines import claim_line
 from routines.engine.definitions import Definitions
 from routines.engine.needs import Needs, Ready
 from routines.engine.passes import Pass
-from routines.engine.recipients import routine_of
 from routines.engine.session_work import work_in_session
 from routines.engine.unstarted import Unstarted
 from routines.engine.work import Work

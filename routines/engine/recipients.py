@@ -2,15 +2,9 @@
 
 from collections.abc import Mapping
 
+from routines.domain.names import routine_of
 from routines.domain.routine import Routine
 from routines.domain.targets import Target, TargetKind
-
-
-def routine_of(session: str) -> str | None:
-    """Return the routine that a session belongs to: `routine:<name>` or `routine:<name>@<slot>`."""
-    if not session.startswith("routine:"):
-        return None
-    return session.removeprefix("routine:").partition("@")[0]
 
 
 def sharer_of(session: str, routines: Mapping[str, Routine]) -> Routine | None:

@@ -3,8 +3,9 @@
 import contextlib
 from dataclasses import replace
 
+from routines.domain.names import routine_of
 from routines.engine.definitions import Definitions
-from routines.engine.recipients import routine_of, sharer_of
+from routines.engine.recipients import sharer_of
 from routines.engine.work import Work
 from routines.errors import UnknownAgent
 from routines.store.sessions import SessionStore

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from routines.domain.clock import Clock
-from routines.domain.names import format_instant
+from routines.domain.names import format_instant, routine_of
 from routines.domain.outcome import SHOWN, Outcome, Reason, one_line
 from routines.domain.record import Owner, Record
 from routines.domain.wake_firing import Fire, Skip, Wait, plan_busy
@@ -17,7 +17,7 @@ from routines.domain.zones import zone
 from routines.engine.authorizing import Authorizer
 from routines.engine.definitions import Definitions
 from routines.engine.needs import Needs, Ready
-from routines.engine.recipients import reply_to, routine_of
+from routines.engine.recipients import reply_to
 from routines.engine.session_work import work_in_session
 from routines.engine.work import Work
 from routines.errors import RoutinesError, StoreBusy, StoreError, UnknownAgent

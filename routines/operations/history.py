@@ -10,7 +10,7 @@ from itertools import groupby, islice
 from operator import itemgetter
 
 from routines.domain.names import RESERVED_ROUTINES, day_name, instant_name, safe_name
-from routines.domain.outcome import Outcome, State
+from routines.domain.outcome import Outcome, State, Trigger
 from routines.domain.record import Record
 from routines.errors import UsageError
 from routines.operations.context import Context
@@ -128,14 +128,21 @@ def history(context: Context, query: Query) -> History:
     return History(
         routine=query.routine,
         entries=entries,
-        total=count_records(
-            state, folders_of(context, state, query), since=query.since, most=MOST_COUNTED
-        ),
+        total=_total(context, state, query, entries),
         counts=_count(entries),
         unsettled=sum(entry.outcome is None for entry in entries),
         open_elsewhere=_count_open_elsewhere(context, state, query, entries),
         cut=rows.cut,
     )
+
+
+def _total(context: Context, state: StateFolder, query: Query, entries: tuple[Entry, ...]) -> int:
+    folders = folders_of(context, state, query)
+    total = count_records(state, folders, since=query.since, most=MOST_COUNTED)
+    if "job" in folders:
+        return total
+    # Jobs in the session of a routine lie among all jobs: those that were found count.
+    return total + sum(entry.trigger == Trigger.JOB.value for entry in entries)
 
 
 def _count_open_elsewhere(
@@ -146,6 +153,12 @@ def _count_open_elsewhere(
         in_all = len(claims.open_entries())
     else:
         in_all = sum(len(claims.open_entries(routine=name)) for name in names)
+        in_all += sum(
+            record is not None and record.end is None and is_of_query(record, names)
+            for entry in (claims.open_entries() if job_folders(names) else ())
+            if entry.is_job
+            for record in (claims.read_path(entry.claim_path),)
+        )
     # What is due and unclaimed has a row without a claim.
     shown = sum(entry.outcome is None and entry.claimed_at is not None for entry in entries)
     # One that was settled in between is in neither.
@@ -189,6 +202,19 @@ def folders_of(context: Context, state: StateFolder, query: Query) -> list[str]:
     return [folder for folder in owners if folder in wanted]
 
 
+def job_folders(routines: list[str] | None) -> list[str]:
+    """Return the folders to be looked through for jobs in the sessions of *routines*.
+
+    Names do not say which session a job is in. Where all are asked for, they are there already.
+    """
+    return [] if routines is None or set(routines) <= RESERVED_ROUTINES else ["job"]
+
+
+def is_of_query(record: Record, routines: list[str] | None) -> bool:
+    """Return whether a job is asked for where *routines* are, None for everything."""
+    return routines is None or "job" in routines or record.routine in routines
+
+
 def _past_session(state: StateFolder, name: str) -> str | None:
     """Return the session of the newest slot of a routine whose file is gone or can't be used.
 
@@ -218,18 +244,18 @@ class _Rows:
         self.until = None if self.before is None else self.before[0]
         self.claims = ClaimStore(state)
         self.cut = False
+        self._opened = 0
+        self._jobs_opened = 0
 
     def __iter__(self) -> Iterator[Entry]:
         if self.until is None:
             yield from filter(self.query.matches, self._computed())
-        opened = 0
         for _key, same in groupby(self._recorded(), key=itemgetter(0)):
             # The names tell the order to the second, the records within it.
             for chunk in batches(same, _SORTED_WITHIN_A_SECOND):
-                if opened >= MOST_OPENED:
+                if self._opened >= MOST_OPENED:
                     self.cut = True
                     return
-                opened += len(chunk)
                 entries = [entry for _key, make in chunk if (entry := make()) is not None]
                 yield from filter(self._is_asked_for, sorted(entries, key=_order, reverse=True))
 
@@ -281,7 +307,12 @@ class _Rows:
             ((instant_name(one.last), partial(from_missed, one)) for one in self._missed(routine))
             for routine in routines
         ]
-        merged: Iterator[_Maker] = heapq.merge(claims, *missed, key=itemgetter(0), reverse=True)
+        jobs: Iterator[_Maker] = (
+            (name_key(path), partial(self._job, path, wanted))
+            for path in self.claims.walk(job_folders(wanted), since=query.since, until=until)
+        )
+        found = (claims, jobs, *missed)
+        merged: Iterator[_Maker] = heapq.merge(*found, key=itemgetter(0), reverse=True)
         for maker in merged:
             if until is None or maker[0] <= instant_name(until):
                 yield maker
@@ -290,13 +321,26 @@ class _Rows:
         store = CursorStore(self.state)
         return store.missed(routine, since=self.query.since, until=self.until)
 
+    def _job(self, path: str, wanted: list[str] | None) -> Entry | None:
+        """Return the row of a job if it is in the session of a routine that is asked for."""
+        if self._jobs_opened >= MOST_OPENED:
+            # The slots go on all the same.
+            self.cut = True
+            return None
+        self._jobs_opened += 1
+        record = self.claims.read_path(path)
+        if record is None or not is_of_query(record, wanted):
+            return None
+        return self._claim(path)
+
     def _claim(self, path: str) -> Entry | None:
+        self._opened += 1
         if self._is_left_out(path):
             return None
         record = self.claims.read_path(path)
         if record is None:
             return None
-        return as_it_stands(record, state=self.state, claims=self.claims)
+        return _in_zone(self.context, as_it_stands(record, state=self.state, claims=self.claims))
 
     def _is_left_out(self, path: str) -> bool:
         """Return whether the last line alone says that a record is not asked for.
@@ -389,4 +433,12 @@ def as_entry(context: Context, found: Record | Missed) -> Entry:
     """Return the row of a record."""
     if isinstance(found, Missed):
         return from_missed(found)
-    return as_it_stands(found, state=context.state, claims=ClaimStore(context.state))
+    claims = ClaimStore(context.state)
+    return _in_zone(context, as_it_stands(found, state=context.state, claims=claims))
+
+
+def _in_zone(context: Context, entry: Entry) -> Entry:
+    """Return a row with the zone that it is read in: a program that works a job knows none."""
+    if entry.tz is not None or entry.trigger != Trigger.JOB.value:
+        return entry
+    return replace(entry, tz=context.zone.key)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from routines.domain.names import check_session_name
+from routines.domain.names import check_session_name, routine_of
 from routines.domain.outcome import one_line
-from routines.engine.recipients import in_charge_of, routine_of
+from routines.engine.recipients import in_charge_of
 from routines.errors import SessionBusyError, UnknownSession, UsageError
 from routines.operations.context import Context
 from routines.store.sessions import Lease, Ledger, SessionStore, native_path

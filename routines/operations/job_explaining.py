@@ -3,8 +3,8 @@
 from datetime import datetime
 from itertools import islice
 
+from routines.domain.names import routine_of
 from routines.domain.record import Record
-from routines.engine.recipients import routine_of
 from routines.errors import UnknownJob
 from routines.operations.context import Context
 from routines.operations.deciding import Decider

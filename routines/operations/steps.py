@@ -1,6 +1,6 @@
 """The lines of one claim as steps that a person can follow."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -55,6 +55,8 @@ def steps_of(
         digest: That of its definition as the file says it now; None if it can't be used.
         cancel: What `asked_to_end` found.
     """
+    if entry.tz is not None and record.claim.get("tz") is None:
+        record = replace(record, claim={**record.claim, "tz": entry.tz})
     steps = []
     if not record.occurrence.is_by_hand:
         steps.append(Step(record.due_at, "due", _due_text(record, entry, schedule, digest)))

@@ -12,7 +12,14 @@ from routines.errors import UsageError
 from routines.operations.context import Context, zone_or
 from routines.operations.entries import Entry, from_record
 from routines.operations.finding import check_known
-from routines.operations.history import MOST_OPENED, Query, folders_of
+from routines.operations.history import (
+    MOST_OPENED,
+    Query,
+    folders_of,
+    is_of_query,
+    job_folders,
+    wanted_routines,
+)
 from routines.store.claims import ClaimStore
 
 # Without a beginning: a week is what a person compares.
@@ -140,9 +147,13 @@ def _turns(context: Context, query: Query) -> Iterator[tuple[str, date, Entry]]:
     if state is None:
         return
     claims = ClaimStore(state)
-    for path in claims.walk(folders_of(context, state, query), since=query.since):
+    wanted = wanted_routines(context, query)
+    folders = [*folders_of(context, state, query), *job_folders(wanted)]
+    for path in claims.walk(folders, since=query.since):
         record = claims.read_path(path)
         if record is None or record.started_at is None:
+            continue
+        if record.occurrence.is_job and not is_of_query(record, wanted):
             continue
         entry = from_record(record, state=state, standing=record.written_state.value)
         if query.matches(entry):

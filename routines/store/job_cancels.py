@@ -195,7 +195,7 @@ class JobCanceller:
         return True
 
     def _extra(self) -> dict[str, Any]:
-        return {"owner": self._owner.to_json(), "tz": "UTC"}
+        return {"owner": self._owner.to_json()}
 
     def _end_line(self, asked: _Asked, now: datetime) -> dict[str, Any]:
         outcome, reason = asked.end

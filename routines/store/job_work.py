@@ -157,7 +157,6 @@ class JobWork:
             extra = {
                 "owner": self._owner.to_json(),
                 "key": self._state.key(job.ref),
-                "tz": "UTC",
             }
             event = {
                 "event": Event.STARTED.value,

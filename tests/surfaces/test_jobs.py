@@ -9,15 +9,18 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from routines.domain.limits import DayLimit, over_limit
 from routines.domain.names import key_of
 from routines.domain.record import Event, Owner
 from routines.engine import host
 from routines.operations.jobs import Jobs
 from routines.store import locks
 from routines.store.claim import Claim
+from routines.store.claims import ClaimStore
 from routines.store.job_batches import BatchStore
 from routines.store.job_work import JobWork
 from routines.store.jobs import JobStore
@@ -608,3 +611,74 @@ def test_a_job_that_was_cancelled_while_it_was_queued_says_who_asked(queue: Worl
     ):
         *_, step = [one for one in answer(queue, "explain", name)["steps"] if one["at"]]
         assert step["text"] == text
+
+
+# In the session of a routine ---------------------------------------------------------------------
+
+
+def in_session_of_digest(world: World) -> Jobs:
+    """A job that a program worked in the session of a routine, one that it works, and another."""
+    jobs = jobs_of(world)
+    jobs.add("first", id="rt1", session="routine:digest")
+    claimed = jobs.claim()
+    assert claimed is not None
+    jobs.settle("rt1", claimed.token, "completed", reply="done")
+    jobs.add("second", id="rt2", session="routine:digest")
+    jobs.add("alone", id="own")
+    for _ in range(2):
+        assert jobs.claim() is not None
+    return jobs
+
+
+def test_a_job_in_the_session_of_a_routine_is_one_of_its_turns_whoever_works_it(
+    queue: World,
+) -> None:
+    in_session_of_digest(queue)
+
+    by_id = {one["id"]: one for one in answer(queue, "history")}
+    assert by_id["job:rt1"]["routine"] == by_id["job:rt2"]["routine"] == "digest"
+    assert by_id["job:own"]["routine"] is None
+    assert re.search(r"digest .* completed .* job rt1", queue.ask("history", width=120).out)
+
+    (running, ended) = answer(queue, "history", "digest")
+    assert (running["id"], ended["id"]) == ("job:rt2", "job:rt1")
+    screen = queue.ask("history", "digest").out
+    assert "2 of 2: 1 completed. 1 without an outcome." in screen
+    of_one = queue.ask("history", "digest", "-n", "1", "--outcome", "completed").out
+    assert "and 1 that are not shown" in of_one
+
+
+def test_jobs_of_others_do_not_hide_the_slots_of_a_routine(
+    queue: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("routines.operations.history.MOST_OPENED", 3)
+    queue.done("digest", berlin("2026-11-29 09:00"))
+    jobs = jobs_of(queue)
+    jobs.add("old", id="rt1", session="routine:digest")
+    for number in range(4):
+        queue.clock.advance(seconds=1)
+        jobs.add("x", id=f"x{number}")
+    while (claimed := jobs.claim()) is not None:
+        jobs.settle(claimed.job.id, claimed.token, "completed")
+
+    found = queue.ask("history", "digest").out
+
+    assert "1 of 1: 1 completed. Older ones were not looked at" in found
+
+
+def test_a_job_that_a_program_works_is_read_in_the_zone_of_the_workspace(queue: World) -> None:
+    in_session_of_digest(queue)
+
+    assert {one["tz"] for one in answer(queue, "history", "job")} == {"Europe/Berlin"}
+    assert answer(queue, "show", "rt1")["tz"] == "Europe/Berlin"
+
+
+def test_what_a_program_works_uses_up_no_turn_of_the_day_of_its_routine(queue: World) -> None:
+    in_session_of_digest(queue)
+    limit = DayLimit(turns=1, routine="digest")
+
+    records = ClaimStore(queue.state).open_records()
+
+    assert [one.routine for one in records if one.occurrence.id == "rt2"] == ["digest"]
+    now = queue.clock.now()
+    assert over_limit(limit, records, now=now, place=ZoneInfo("Europe/Berlin")) is None
