@@ -14,6 +14,9 @@ from routines.operations.context import Context
 if TYPE_CHECKING:
     from routines.store.programs import ProgramStore
 
+# The kernel reads no more of a #! line.
+_FIRST_LINE = 256
+
 
 @dataclass(frozen=True, slots=True)
 class AgentFound:
@@ -141,11 +144,45 @@ def _resolve(
         return spec.http.shown, missing_extra("httpx", extra="http")
     if spec.kind not in {AgentKind.COMMAND, AgentKind.ACP}:
         return spec.python or name, None
-    program = find_program(spec.command[0], path=path, cwd=cwd or os.curdir)
+    word, cwd = spec.command[0], cwd or os.curdir
+    program = find_program(word, path=path, cwd=cwd)
     if program is None:
-        where = "not there" if "/" in spec.command[0] else f"not on PATH ({path})"
-        return None, f"{spec.command[0]}: {where}"
-    return program, None
+        return None, f"{word}: {_why_not_found(word, path=path, cwd=cwd)}"
+    problem = _unstartable(program, path=path, cwd=cwd)
+    return (program, None) if problem is None else (None, f"{word}: {problem}")
+
+
+def _why_not_found(word: str, *, path: str, cwd: str) -> str:
+    """Return what a person has to know of a word that leads to no program."""
+    for place in _places(word, path=path, cwd=cwd):
+        shown = os.path.normpath(place)
+        if os.path.isfile(place):
+            return f"{shown} is not executable; chmod +x makes it so"
+        if os.path.isdir(place) and "/" in word:
+            return f"{shown} is a folder"
+    return "not there" if "/" in word else f"not on PATH ({path})"
+
+
+def _unstartable(program: str, *, path: str, cwd: str) -> str | None:
+    """Return why the kernel would refuse a program that is there, as far as its head says."""
+    try:
+        with open(program, "rb") as file:
+            head = file.read(_FIRST_LINE)
+    except OSError:
+        # May be run and not be read: there is nothing to say.
+        return None
+    if not head.startswith(b"#!"):
+        # What is no script is made for a machine, and holds a NUL within its first bytes.
+        return None if b"\0" in head else f"{program} has no #! line"
+    words = head[2:].partition(b"\n")[0].decode("utf-8", "replace").split()
+    if not words or not os.access(os.path.join(cwd, words[0]), os.X_OK):
+        return f"the interpreter that {program} names in its #! line is not there"
+    by_env = os.path.basename(words[0]) == "env" and len(words) > 1
+    # Options and assignments are left to env.
+    if by_env and not words[1].startswith("-") and "=" not in words[1]:
+        if find_program(words[1], path=path, cwd=cwd) is None:
+            return f"{words[1]}, which {program} names in its #! line, is not on PATH ({path})"
+    return None
 
 
 def missing_extra(module: str, *, extra: str) -> str | None:
@@ -157,12 +194,13 @@ def missing_extra(module: str, *, extra: str) -> str | None:
 
 def find_program(word: str, *, path: str, cwd: str) -> str | None:
     """Return the absolute path that *word* leads to, or None; as a turn looks for it."""
-    places = (
-        [os.path.join(cwd, word)]
-        if "/" in word
-        else [os.path.join(cwd, folder, word) for folder in path.split(os.pathsep)]
-    )
-    for place in places:
+    for place in _places(word, path=path, cwd=cwd):
         if os.path.isfile(place) and os.access(place, os.X_OK):
             return os.path.normpath(place)
     return None
+
+
+def _places(word: str, *, path: str, cwd: str) -> list[str]:
+    if "/" in word:
+        return [os.path.join(cwd, word)]
+    return [os.path.join(cwd, folder, word) for folder in path.split(os.pathsep)]

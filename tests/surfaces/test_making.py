@@ -163,6 +163,67 @@ def test_an_agent_whose_program_is_not_there_is_an_error_of_check(ws):
     assert there.code == 0
 
 
+def make_plain(path):
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o644)
+
+
+def make_script(first_line):
+    def make(path):
+        path.write_text(f"{first_line}\n")
+        path.chmod(0o755)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: path.mkdir(), "{at} is a folder"),
+        (make_plain, "{at} is not executable; chmod +x makes it so"),
+        (
+            make_script("#!/no/such/python -u"),
+            "the interpreter that {at} names in its #! line is not there",
+        ),
+        (
+            make_script("#!/usr/bin/env nopython"),
+            "nopython, which {at} names in its #! line, is not on PATH",
+        ),
+        (make_script("echo hello"), "{at} has no #! line"),
+        (lambda path: None, "not there"),
+    ],
+)
+def test_check_says_why_no_turn_can_be_started_with_a_program(ws, make, says):
+    at = ws.root / "agent"
+    make(at)
+    ws.settings(f"tz: UTC\nagent: mine\nagents: {{mine: {{command: [{at}]}}}}\n")
+    ws.routine("daily", 'cron: "0 9 * * *"\n')
+    ws.routine("other", 'cron: "0 9 * * *"\nagent: echo\n')
+
+    answer = ws.ask("check", width=500)
+
+    assert answer.code == 1
+    assert says.format(at=at) in answer.out
+    foot = answer.out.splitlines()[-1]
+    assert foot == "2 routines, no mistake in the files, but 1 agent can't be used. Agents: echo."
+
+
+@pytest.mark.parametrize(
+    "first_line", ["#!/bin/sh", "#! /bin/sh -e", "#!/usr/bin/env -S sh -e", "#!/usr/bin/env A=1 x"]
+)
+def test_check_has_nothing_against_a_script_that_can_be_started(ws, first_line):
+    make_script(first_line)(ws.root / "agent")
+    ws.settings(f"tz: UTC\nagent: mine\nagents: {{mine: {{command: [{ws.root}/agent]}}}}\n")
+    ws.routine("daily", 'cron: "0 9 * * *"\n')
+
+    answer = ws.ask("check")
+
+    assert (answer.code, answer.out.splitlines()[-1]) == (
+        0,
+        "1 routine, all right. Agents: mine.",
+    )
+
+
 def test_a_routine_without_an_agent_is_an_error_of_check_and_a_state_of_list(ws):
     ws.settings("tz: Europe/Berlin\n")
     ws.routine("daily", 'cron: "0 9 * * *"\n')

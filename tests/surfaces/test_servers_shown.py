@@ -54,6 +54,7 @@ def test_library_that_is_missing_is_said_with_how_to_get_it(agents, monkeypatch)
     answer = agents.ask("check")
     assert answer.code == 1
     assert "pip install 'agent-routines[http]'" in " ".join((answer.out + answer.err).split())
+    assert "all right" not in answer.out
     assert "agent-routines[http]" in " ".join(agents.ask("doctor", "--only", "agents").out.split())
 
 

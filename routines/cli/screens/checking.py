@@ -64,6 +64,19 @@ def _foot(found: Checked) -> str:
     elif found.problems:
         text = "routines.yaml can't be used, so nothing is armed."
     else:
-        text = f"{found.total} routine{'' if found.total == 1 else 's'}, all right."
+        text = f"{_count(found.total, 'routine')}, {_state(found)}."
     names = [escape(agent.named) for agent in found.agents if not agent.problem]
     return text + (f" Agents: {', '.join(names)}." if names else "")
+
+
+def _state(found: Checked) -> str:
+    """Return what holds of files that are right: whether what they name is there too."""
+    lack = [(len(found.unresolved), "agent"), (len(found.targets), "target")]
+    words = [_count(count, what) for count, what in lack if count]
+    if not words:
+        return "all right"
+    return f"no mistake in the files, but {' and '.join(words)} can't be used"
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
