@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from heapq import merge
 from itertools import islice
 from typing import Any
@@ -20,7 +20,7 @@ from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason, State
 from routines.domain.record import Record
 from routines.domain.routine import CatchUpPolicy, Routine
-from routines.domain.schedule import has_ended
+from routines.domain.silence import silent_since
 from routines.domain.targets import Target
 from routines.domain.zones import local_text, zone
 from routines.engine.definitions import Definitions
@@ -40,8 +40,6 @@ _LOOK_EVERY_S = 60.0
 _BROKEN_FOR_S = 60.0
 # Of ten thousand routines a pass looks at so many: their slots must not wait for it.
 _A_PASS = 50
-# A pass after a start or a sleep may still be claiming what was owed.
-_SETTLING_IN = timedelta(minutes=2)
 # How far back it is looked for a problem's beginning, and for what last completed.
 _LOOK_BACK = 200
 _LOOK_BACK_FOR_COMPLETED = 1000
@@ -77,6 +75,7 @@ class _End:
     why: str
     completed: bool
     gated: bool
+    began_at: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -280,9 +279,12 @@ class Alerter:
         bad: list[_End] = []
         newest: _End | None = None
         well: _End | None = None
+        begun: list[datetime] = []
         for end in islice(self._ends(routine, now), _LOOK_BACK):
             if newest is None and (end.completed or (end.gated and routine.silent_for is None)):
                 newest = end
+            if newest is None and end.began_at is not None:
+                begun.append(end.began_at)
             if end.weight is Weight.WELL:
                 well = end
                 break
@@ -294,7 +296,8 @@ class Alerter:
         for record in waiting:
             if record is not None and record.written_state is State.PARKED:
                 return _Health(trouble=_parked(record))
-        silent = self._silent(routine, newest, [one for one in waiting if one], now, watched_since)
+        begun += [one.claimed_at or one.due_at for one in waiting if one]
+        silent = self._silent(routine, newest, begun, now, watched_since)
         if silent is not None or bad:
             return _Health(trouble=silent)
         return _Health(well_since=None if well is None else well.ended_at)
@@ -306,34 +309,28 @@ class Alerter:
         self,
         routine: Routine,
         newest: _End | None,
-        waiting: list[Record],
+        begun: list[datetime],
         now: datetime,
         watched_since: datetime | None,
     ) -> Trouble | None:
         cursor = self._cursors.peek(routine.name)
         if cursor is None:
             return None
-        if routine.schedule is not None and has_ended(routine.schedule, now):
-            return None
-        if watched_since is not None and now - watched_since < _SETTLING_IN:
-            return None
-        limit = routine.timeout + _SETTLING_IN
-        if any(now - (one.claimed_at or one.due_at) < limit for one in waiting):
-            # It is at it; how that ends is known soon enough.
-            return None
         bases = [cursor.since, cursor.first_seen_at]
         if newest is not None:
             bases.append(newest.ended_at)
-        base = max(bases)
-        at = alerting.silent_from(
-            base,
+        since = silent_since(
+            now=now,
+            base=max(bases),
             schedule=routine.schedule,
             silent_for=routine.silent_for,
             timeout=routine.timeout,
+            watched_since=watched_since,
+            begun=begun,
         )
-        if at is None or now < at:
+        if since is None:
             return None
-        return Trouble(kind="silent", at=base, what="nothing has completed since")
+        return Trouble(kind="silent", at=since, what="nothing has completed since")
 
     def _last_completed(self, routine: Routine, now: datetime) -> datetime | None:
         ends = islice(self._ends(routine, now), _LOOK_BACK_FOR_COMPLETED)
@@ -479,6 +476,7 @@ def _ended(record: Record) -> _End | None:
         ),
         completed=completed and record.occurrence.kind is not Kind.WAKE,
         gated=record.reason is Reason.GATE and record.outcome is Outcome.SKIPPED,
+        began_at=None if record.occurrence.kind is Kind.WAKE else record.started_at,
     )
 
 

@@ -43,6 +43,14 @@ class Schedulers:
         return bool(self.live)
 
     @property
+    def watched_since(self) -> datetime | None:
+        """Since when slots are started without a break; None if nobody is alive."""
+        if not self.live:
+            return None
+        awake = [max([one.started_at, *(end for _, end in one.sleeps)]) for one in self.live]
+        return min(awake)
+
+    @property
     def waits_for_outside(self) -> bool:
         """Whether those alive start no slot themselves: a clock outside delivers them."""
         return bool(self.live) and all(one.external_clock for one in self.live)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from routines.domain.durations import humanize
@@ -12,6 +13,7 @@ from routines.domain.outcome import State
 from routines.domain.record import Record
 from routines.domain.routine import Routine
 from routines.domain.schedule import Schedule, has_ended
+from routines.domain.silence import silent_since
 from routines.errors import Problem
 from routines.operations.agents_found import agents_found
 from routines.operations.alarms import Alarms, pending_alarms
@@ -349,38 +351,39 @@ class _Lister:
             return due.state.value, count or None, due.slot
         if past.failing:
             return "failing", past.failing, past.failing_since
-        silent = self._silent_since(routine, past)
+        silent = self._silent_since(routine, past, mine)
         if silent is not None:
             return "silent", None, silent
         if routine.schedule is None:
             return "by name", None, None
         return ("over" if has_ended(routine.schedule, self.now) else "armed"), None, None
 
-    def _silent_since(self, routine: Routine, past: Past) -> datetime | None:
+    def _silent_since(self, routine: Routine, past: Past, mine: "list[Open]") -> datetime | None:
         """Return since when it has not completed, if that is for longer than it should be."""
-        from routines.domain.alerting import silent_from
-
-        if self.state is None or (routine.schedule and has_ended(routine.schedule, self.now)):
-            return None
-
-        def is_silent(base: datetime) -> bool:
-            at = silent_from(
-                base,
-                schedule=routine.schedule,
-                silent_for=routine.silent_for,
-                timeout=routine.timeout,
-            )
-            return at is not None and at <= self.now
-
-        sign = past.newest_sign(gates=routine.silent_for is None)
-        if sign is not None and not is_silent(sign):
+        if self.state is None:
             return None
         cursor = CursorStore(self.state).peek(routine.name)
         if cursor is None:
             return None
+        gates = routine.silent_for is None
+        sign = past.newest_sign(gates=gates)
         # It counts from when it was first seen, changed or switched on again.
         base = max(cursor.since, cursor.first_seen_at, *([] if sign is None else [sign]))
-        return base if is_silent(base) else None
+        since = partial(
+            silent_since,
+            now=self.now,
+            base=base,
+            schedule=routine.schedule,
+            silent_for=routine.silent_for,
+            timeout=routine.timeout,
+        )
+        # Records are opened for few: most have completed of late.
+        if since() is None:
+            return None
+        begun = [one.record.claimed_at or one.record.due_at for one in mine]
+        return since(
+            watched_since=self.alive.watched_since, begun=[*begun, *past.begun(gates=gates)]
+        )
 
     def _problem(self, name: str, past: Past, mine: "list[Open]") -> Trouble | None:
         if name in self.workspace.broken:
@@ -396,9 +399,9 @@ class _Lister:
         if past.failing:
             return Trouble("failing", f"{past.failing} in a row", since=past.failing_since)
         routine = self.workspace.routines.get(name)
-        other = routine is None or not routine.enabled or name in self.due or mine
-        if routine is not None and not other and self._held_by(name) is None:
-            silent = self._silent_since(routine, past)
+        owed = name in self.due and not self.alive.alive
+        if routine is not None and routine.enabled and not owed and self._held_by(name) is None:
+            silent = self._silent_since(routine, past, mine)
             if silent is not None:
                 return Trouble("silent", f"nothing has completed for {_days(self.now - silent)}")
         if past.last is not None and past.last.warnings:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
 from operator import itemgetter
 
 from routines.domain.names import instant_name, parse_instant_name, safe_name
@@ -51,6 +51,16 @@ class Ended:
         return self.outcome in _BAD or self.outcome is Outcome.MISSED or self.warned
 
 
+def _is_sign(one: Ended, *, gates: bool) -> bool:
+    """Return whether it says that the routine works: it completed, or its gate kept it."""
+    if one.outcome is Outcome.COMPLETED:
+        return True
+    if not gates or one.outcome is not Outcome.SKIPPED:
+        return False
+    whole = one.whole()
+    return whole is not None and whole.reason == Reason.GATE.value
+
+
 class Past:
     """What has ended of one routine.
 
@@ -80,19 +90,22 @@ class Past:
         return count, since
 
     def newest_sign(self, *, gates: bool) -> datetime | None:
-        """Return the newest slot that completed, or None if none did of late.
+        """Return when the newest that completed ended, or None if none did of late.
 
         Args:
-            gates: Whether one that its gate skipped counts as well.
+            gates: Whether a slot that its gate skipped counts as well.
         """
         for one in islice(self._ended(), _LOOK_BACK):
-            if one.outcome is Outcome.COMPLETED:
-                return one.instant
-            if gates and one.outcome is Outcome.SKIPPED:
+            if _is_sign(one, gates=gates):
                 whole = one.whole()
-                if whole is not None and whole.reason == Reason.GATE.value:
-                    return one.instant
+                return one.instant if whole is None else whole.ended_at or one.instant
         return None
+
+    def begun(self, *, gates: bool) -> list[datetime]:
+        """Return when each turn began that has ended since `newest_sign`."""
+        newer = takewhile(lambda one: not _is_sign(one, gates=gates), self._ended())
+        wholes = (one.whole() for one in islice(newer, _LOOK_BACK))
+        return [one.started_at for one in wholes if one is not None and one.started_at is not None]
 
     def week(self, most: int) -> tuple[int | None, int | None, bool]:
         """Return how many of seven days completed, how many are bad, and whether more exist.

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from routines.agents.base import AgentUnavailable, Reply, TurnFailed
+from routines.domain.routine import OverlapPolicy
 from routines.domain.targets import DESKTOP, to_command, to_file
 from routines.engine.definitions import FileDefinitions
 from routines.engine.delivering import Delivered
@@ -39,6 +40,19 @@ class Agent:
     async def run(self, turn):
         if self.fails:
             raise TurnFailed("exit 1: Not logged in")
+        return Reply(text="done")
+
+
+class Holding:
+    """Works until it is ended, once it has answered the *first* of its turns."""
+
+    def __init__(self, first=0):
+        self.left = first
+
+    async def run(self, turn):
+        if not self.left:
+            await asyncio.Event().wait()
+        self.left -= 1
         return Reply(text="done")
 
 
@@ -150,6 +164,54 @@ async def test_routine_that_has_not_completed_for_long_is_silent_and_then_well_a
         await stage.clock.advance(HOUR)
 
     assert words(stage) == ["alert digest silent", "recovery digest silent"]
+
+
+async def test_routine_whose_turns_supersede_each_other_is_silent(stage):
+    """There always is a turn under way that is younger than its limit."""
+    minutely = routine(
+        schedule=every(1),
+        overlap=OverlapPolicy.SUPERSEDE,
+        timeout=10 * MINUTE,
+        silent_for=timedelta(seconds=90),
+    )
+    async with stage.running(minutely, agent=Holding()):
+        await stage.clock.advance(MINUTE + 20 * SECOND, step=10 * SECOND)
+        assert words(stage) == []
+        await stage.clock.advance(5 * MINUTE, step=10 * SECOND)
+
+    assert words(stage) == ["alert digest silent"]
+    assert {word for line in stage.history()[:-1] for word in line.split()[1:2]} == {"superseded"}
+
+
+async def test_routine_without_silent_for_whose_turns_supersede_each_other_is_silent(stage):
+    minutely = routine(schedule=every(1), overlap=OverlapPolicy.SUPERSEDE, timeout=10 * MINUTE)
+    async with stage.running(minutely, agent=Holding()):
+        await stage.clock.advance(12 * MINUTE, step=10 * SECOND)
+        assert words(stage) == []
+        await stage.clock.advance(3 * MINUTE, step=10 * SECOND)
+
+    assert words(stage) == ["alert digest silent"]
+
+
+async def test_turn_that_lasts_longer_than_silent_for_is_told(stage):
+    hourly = routine(schedule=every(60), silent_for=61 * MINUTE, timeout=HOUR)
+    async with stage.running(hourly, agent=Holding(first=1)):
+        await stage.clock.advance_to(at("10:00"), step=30 * SECOND)
+        assert words(stage) == []
+        await stage.clock.advance(2 * MINUTE, step=30 * SECOND)
+
+    assert words(stage) == ["alert digest silent"]
+
+
+async def test_turn_that_catches_up_after_an_absence_has_its_time(stage):
+    hourly = routine(schedule=every(60), silent_for=2 * HOUR, timeout=30 * MINUTE)
+    async with stage.running(hourly):
+        await stage.clock.advance_to(at("09:01"))
+    stage.clock.move(9 * HOUR)
+    async with stage.running(hourly, agent=Holding()):
+        await stage.clock.advance(20 * MINUTE, step=MINUTE)
+
+    assert words(stage) == []
 
 
 async def test_gate_that_says_no_is_no_silence(stage):

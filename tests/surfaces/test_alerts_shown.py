@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from routines.domain.alerting import Told
 from routines.store.alerts import AlertStore
-from tests.surfaces.world import berlin
+from tests.surfaces.world import NOW, berlin
 
 DELIVERED = [
     {"to": "digests/", "ok": True, "detail": ""},
@@ -105,3 +105,26 @@ def test_doctor_fails_while_an_alert_could_not_be_sent(ws):
     answer = ws.ask("doctor", "--only", "alerts", width=120)
     assert answer.code == 1
     assert "not sent: audit: needs you (slack://: HTTP 500)" in answer.out
+
+
+def superseding(ws):
+    """Each turn is ended by the next slot, a minute later; one is under way now."""
+    ws.scheduler()
+    since = NOW - timedelta(minutes=5)
+    policies = "overlap: supersede\ntimeout: 60s\nsilent_for: 90s\n"
+    ws.cron("poll", "* * * * *", policies, since=since)
+    for minutes in (4, 3, 2):
+        at = NOW.replace(second=0) - timedelta(minutes=minutes)
+        ws.done("poll", at, "superseded", None, took=60)
+    ws.started(ws.claim("poll", NOW.replace(second=0)))
+
+
+def test_routine_that_always_runs_and_never_completes_is_silent_in_list_and_doctor(ws):
+    superseding(ws)
+
+    (row,) = json.loads(ws.ask("list", "--json").out)["routines"]
+    assert (row["state"], row["problem"]["kind"]) == ("running", "silent")
+    assert "! poll" in ws.ask("list").out
+    answer = ws.ask("doctor", "--only", "outcomes")
+    assert answer.code == 1
+    assert "poll: nothing has completed for 5 m" in answer.out
