@@ -113,7 +113,9 @@ class Jobs:
         owner = host.owner()
         self._jobs = JobStore(self._state, clock=self._clock)
         self._work = JobWork(self._state, self._jobs, clock=self._clock, owner=owner, here=here)
-        self._cancels = JobCanceller(self._state, self._jobs, clock=self._clock, owner=owner)
+        self._cancels = JobCanceller(
+            self._state, self._jobs, self._work, clock=self._clock, owner=owner
+        )
         self._purges = PurgeStore(self._state, self._jobs, clock=self._clock)
         self._feed = JobFeed(self._state)
         self._claims = ClaimStore(self._state)
@@ -309,12 +311,14 @@ class Jobs:
     ) -> LaneFailed:
         """Fail what runs and what is queued in a lane, what runs first, at most *limit* jobs.
 
-        Call again while `more` is set.
+        Call again while `more` is set. What an earlier call has asked to end is awaited again and
+        does not count, so that each call gets on; a program that works a job and is gone holds it
+        for as long as its lease lasts.
 
         Args:
             lane: Which.
             reason: Kept in each record; must not be empty.
-            limit: How many in one call.
+            limit: How many in one call, at least 1.
             wait: How long the ends of running turns are awaited.
         """
         if not isinstance(wait, timedelta):

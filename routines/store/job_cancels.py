@@ -1,5 +1,6 @@
 """What programs ask of jobs: cancel one, fail a lane."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,14 +12,18 @@ from routines.domain.job import Job
 from routines.domain.job_place import short_key
 from routines.domain.outcome import Outcome, Reason, end_of_cancel
 from routines.domain.record import Event, Owner, Record, outcome_event
-from routines.errors import StoreBusy
+from routines.errors import StoreBusy, StoreError
 from routines.store import files
 from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore, OpenEntry
+from routines.store.job_leases import is_worked
 from routines.store.job_settling import called_off, intents_of, knows_intent, settling
+from routines.store.job_work import JobWork
 from routines.store.jobs import JobStore, job_of
 from routines.store.state import State
+
+log = logging.getLogger("routines")
 
 
 class CancelWord(StrEnum):
@@ -79,9 +84,12 @@ class _Asked:
 class JobCanceller:
     """Ends jobs of one state folder before they have ended by themselves."""
 
-    def __init__(self, state: State, jobs: JobStore, *, clock: Clock, owner: Owner) -> None:
+    def __init__(
+        self, state: State, jobs: JobStore, work: JobWork, *, clock: Clock, owner: Owner
+    ) -> None:
         self._state = state
         self._jobs = jobs
+        self._work = work
         self._clock = clock
         self._owner = owner
         self._claims = ClaimStore(state)
@@ -217,12 +225,14 @@ class JobCanceller:
     ) -> LaneFailed:
         """Fail what is queued or runs in *lane*, at most *limit* jobs, what runs first.
 
+        What was asked to end before and runs on is awaited again, and does not count.
+
         Args:
             lane: Which.
             reason: Kept in each record.
             by: Who.
             person: Whether a person asks.
-            limit: How many at most.
+            limit: How many at most in this call.
             wait_s: How long the ends of running turns are awaited.
 
         Raises:
@@ -234,18 +244,24 @@ class JobCanceller:
         failed: list[str] = []
         running: list[Record] = []
         more = not whole
+        left, seen = limit, set()
         for record in self._open_of(lane):
-            if len(failed) + len(running) >= limit:
-                more = True
-                break
+            if not self._is_to_end(record):
+                # Counted again in each call, workers that do not end would hide what is queued.
+                if left == 0:
+                    more = True
+                    continue
+                left -= 1
+            seen.add(record.ref)
             ended = self._fail_claimed(record, asked, now)
             if ended is None:
                 running.append(record)
             elif _has_failed_so(ended):
                 failed.append(record.occurrence.id)
-        left = limit - len(failed) - len(running)
         queued, more_queued = self._fail_queued(lane, asked, now, left)
         failed += queued
+        # One that was claimed in the middle of this is neither queued any more nor was it seen.
+        more = more or any(record.ref not in seen for record in self._open_of(lane))
         ends, still = self._await_ends(running, wait_s)
         failed += [record.occurrence.id for record in ends if _has_failed_so(record)]
         return LaneFailed(tuple(failed), tuple(still), more or more_queued or bool(still))
@@ -271,8 +287,8 @@ class JobCanceller:
 
     def _is_to_end(self, record: Record) -> bool:
         """Return whether a job that runs was asked to end before."""
-        asked = self._cancels.pending(record.ref) is not None
-        return asked or record.last == Event.CANCELLING.value
+        asked = self._cancels.pending(record.ref) or self._cancels.accepted(record.ref)
+        return asked is not None or record.last == Event.CANCELLING.value
 
     def _fail_queued(
         self, lane: str, asked: _Asked, now: datetime, limit: int
@@ -309,6 +325,8 @@ class JobCanceller:
         while waiting:
             for record in list(waiting):
                 now = self._claims.read(record.occurrence)
+                if now is not None and self._take_back(now):
+                    now = self._claims.read(record.occurrence)
                 if now is None:
                     # Ended long ago, and not kept any more.
                     waiting.remove(record)
@@ -319,6 +337,19 @@ class JobCanceller:
                 break
             self._clock.sleep(0.2)
         return ended, [record.occurrence.id for record in waiting]
+
+    def _take_back(self, record: Record) -> bool:
+        """Take a job back whose worker is gone: perhaps nobody else comes who would."""
+        try:
+            if record.end is not None or not is_worked(record):
+                return False
+            return self._work.leases.is_lapsed(record) and (
+                self._work.take_back(_entry_of(record)) is not None
+            )
+        except StoreError as error:
+            # Its life can't be told, or somebody looks at it: it stays among those asked.
+            log.warning("lease-not-told", extra={"ref": record.ref, "error": error.message})
+            return False
 
 
 def _entry_of(record: Record) -> OpenEntry:

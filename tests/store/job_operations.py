@@ -48,7 +48,7 @@ class Queue:
         here = Here(host=me.host, boot=BOOT)
         self.work = JobWork(self.state, self.jobs, clock=self.clock, owner=me, here=here)
         self.purges = PurgeStore(self.state, self.jobs, clock=self.clock)
-        self.cancels = JobCanceller(self.state, self.jobs, clock=self.clock, owner=me)
+        self.cancels = JobCanceller(self.state, self.jobs, self.work, clock=self.clock, owner=me)
         self.feed = JobFeed(self.state)
 
     def add(self, *ids: str, **more: Any) -> None:

@@ -942,6 +942,38 @@ def test_what_waits_and_is_to_be_cancelled_does_not_fail_with_its_lane(queue: Qu
     assert job_ends(queue.state.path) == {"a": ["cancelled"]}
 
 
+def test_workers_that_do_not_end_keep_nothing_of_their_lane_queued(queue: Queue) -> None:
+    for number in range(4):
+        queue.add(f"j{number}", lane="pr-1")
+    running = [claim(queue), claim(queue)]
+
+    assert fail_lane(queue, limit=2) == LaneFailed((), ("j0", "j1"), more=True)
+    assert fail_lane(queue, limit=2) == LaneFailed(("j2", "j3"), ("j0", "j1"), more=True)
+    queue.work.settle("j0", running[0].token, Ending.COMPLETED)
+    queue.clock.advance(seconds=LEASE.total_seconds())
+    # The other worker is gone, and nobody else is there who would take its job back.
+    assert fail_lane(queue, limit=2) == LaneFailed(("j1",), (), more=False)
+
+
+def test_a_job_that_is_claimed_while_its_lane_is_failed_is_left_for_the_next_call(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.add("a", lane="pr-1")
+    listed = queue.cancels._open_of
+    claimed = []
+
+    def claimed_meanwhile(lane: str) -> Any:
+        found = listed(lane)
+        if not claimed:
+            claimed.append(claim(another(queue)))
+        return found
+
+    monkeypatch.setattr(queue.cancels, "_open_of", claimed_meanwhile)
+
+    assert fail_lane(queue) == LaneFailed((), (), more=True)
+    assert fail_lane(queue) == LaneFailed((), ("a",), more=True)
+
+
 def test_a_purge_forgets_what_is_queued_in_its_queue_and_frees_the_ids(queue: Queue) -> None:
     queue.add("a", queue="x")
     running = claim(queue, "x")
