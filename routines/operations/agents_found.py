@@ -179,10 +179,11 @@ def _unstartable(program: str, *, path: str, cwd: str) -> str | None:
         return f"the interpreter that {program} names in its #! line is not there"
     by_env = os.path.basename(words[0]) == "env" and len(words) > 1
     # Options and assignments are left to env.
-    if by_env and not words[1].startswith("-") and "=" not in words[1]:
-        if find_program(words[1], path=path, cwd=cwd) is None:
-            return f"{words[1]}, which {program} names in its #! line, is not on PATH ({path})"
-    return None
+    if not by_env or words[1].startswith("-") or "=" in words[1]:
+        return None
+    if find_program(words[1], path=path, cwd=cwd) is not None:
+        return None
+    return f"{words[1]}, which {program} names in its #! line, is not on PATH ({path})"
 
 
 def missing_extra(module: str, *, extra: str) -> str | None:
