@@ -120,21 +120,24 @@ def check_job(request: JobRequest, *, new_id: str, now: datetime) -> Checked:
         )
     queue = _name("queue", request.queue, LONGEST_NAME)
     lane = None if request.lane is None else _name("lane", request.lane, LONGEST_LANE)
-    session = None if request.session is None else _name("session", request.session, LONGEST_LANE)
+    own = f"job:{job_id}"
+    session = own if request.session is None else _name("session", request.session, LONGEST_LANE)
     agent = None if request.agent is None else _name("agent", request.agent, LONGEST_NAME)
     priority = _number("priority", request.priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY)
     recoveries = _number("recoveries", request.recoveries, 0, MOST_RECOVERIES)
     prompt = _prompt(request.prompt)
     asked, not_before = _after(request.after, now)
     # With `after` as it was asked: a span that is repeated a minute later is the same request.
-    whole = [queue, lane, priority, session, agent, prompt, recoveries, asked]
+    # Its own session is what none means, and counts as that, whoever writes it out.
+    said = None if session == own else session
+    whole = [queue, lane, priority, said, agent, prompt, recoveries, asked]
     text = json.dumps(whole, ensure_ascii=True, separators=(",", ":"))
     return Checked(
         id=job_id,
         queue=queue,
         lane=lane,
         priority=priority,
-        session=f"job:{job_id}" if session is None else session,
+        session=session,
         agent=agent,
         prompt=prompt,
         recoveries=recoveries,

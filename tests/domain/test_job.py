@@ -113,6 +113,11 @@ def test_a_job_without_a_session_has_one_of_its_own() -> None:
     assert checked(session="routine:daily").session == "routine:daily"
 
 
+def test_its_own_session_is_the_same_content_written_out_or_not() -> None:
+    assert checked(session="job:j-1").digest == checked().digest
+    assert checked(session="job:j-2").digest != checked().digest
+
+
 def test_an_id_is_the_same_however_its_letters_are_composed() -> None:
     assert checked(id="cafe\u0301").id == checked(id="caf\u00e9").id
 
