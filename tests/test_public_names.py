@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import routines
+import routines.errors
 import routines.testing
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/reference/python-api.md"
@@ -42,6 +43,29 @@ def test_every_public_method_has_a_docstring(found):
     for name, method in vars(found).items():
         if not name.startswith("_") and inspect.isroutine(method):
             assert inspect.getdoc(method), f"{found.__name__}.{name}"
+
+
+def raised_by_public_calls():
+    """Each error that the docstring of a public call names, with the call."""
+    for name in NAMES:
+        found = getattr(routines, name)
+        kinds = found.__mro__ if inspect.isclass(found) else ()
+        members = [one for kind in kinds for one in vars(kind).items() if one[0][0] != "_"]
+        if inspect.ismodule(found):
+            members = [one for one in vars(found).items() if inspect.isfunction(one[1])]
+        for where, one in [(name, found), *((f"{name}.{word}", one) for word, one in members)]:
+            _, _, raises = (inspect.getdoc(one) or "").partition("Raises:\n")
+            for line in raises.partition("\n\n")[0].splitlines():
+                for word in re.findall(r"\b[A-Z]\w+", line.partition(":")[0]):
+                    if hasattr(routines.errors, word):
+                        yield word, where
+
+
+def test_every_error_that_a_public_call_raises_can_be_imported_like_the_call():
+    raised = dict(raised_by_public_calls())
+
+    assert {"UnknownJob", "InvalidJob", "WakeupRefused", "InvalidSchedule"} <= set(raised)
+    assert {word: where for word, where in raised.items() if word not in NAMES} == {}
 
 
 def test_names_that_are_not_there_are_an_attribute_error():
