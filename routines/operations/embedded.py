@@ -13,7 +13,7 @@ from routines.operations.context import Context
 from routines.operations.entries import Entry
 from routines.operations.explaining import explain
 from routines.operations.explanation import Explanation
-from routines.operations.history import Query, history
+from routines.operations.history import Query, newest
 from routines.operations.jobs import Jobs
 
 
@@ -69,4 +69,4 @@ class Engine(engine.Engine):
         Args:
             query: What is asked for; the newest of everything if None.
         """
-        return history(_HostContext(self), query or Query()).entries
+        return newest(_HostContext(self), query or Query())

@@ -30,6 +30,8 @@ USUAL_SPAN = timedelta(hours=24)
 USUAL_COUNT = 20
 # A filter that matches little is not to read 200,000 files: so many are opened at the most.
 MOST_OPENED = 20_000
+# To say how many are like what was asked for, so many more are opened behind the last row.
+MOST_OPENED_TO_COUNT = 5_000
 # Beyond so many the count is "more than": all names of years would have to be listed for it.
 MOST_COUNTED = 10_000
 # A thousand routines may share a second; to read them all for the newest twenty would take long.
@@ -61,6 +63,12 @@ class Query:
     before: str | None = None
     tags: tuple[str, ...] = ()
 
+    @property
+    def picks(self) -> bool:
+        """Whether only some of what is recorded is asked for, which no name of a file tells."""
+        given = (self.outcome, self.session, self.before)
+        return self.problems or any(one is not None for one in given)
+
     def matches(self, entry: Entry) -> bool:
         """Return whether *entry* is asked for."""
         if self.outcome is not None and self.outcome not in (entry.outcome, entry.state):
@@ -82,6 +90,8 @@ class History:
         unsettled: How many rows have no outcome.
         open_elsewhere: How many claims of the routine have no outcome and are not among the rows.
         cut: Whether the search gave up before all was looked at.
+        matching: How many are like what was asked for, if that is less than all; else None.
+        uncounted: Whether there may be more of these than `matching`.
     """
 
     routine: str | None
@@ -91,6 +101,15 @@ class History:
     unsettled: int
     open_elsewhere: int
     cut: bool = False
+    matching: int | None = None
+    uncounted: bool = False
+
+    @property
+    def asked_words(self) -> str:
+        """Of how many the rows are a part, as it is said."""
+        if self.matching is None:
+            return self.total_words
+        return f"at least {self.matching}" if self.uncounted else f"{self.matching}"
 
     @property
     def total_words(self) -> str:
@@ -109,6 +128,43 @@ def history(context: Context, query: Query) -> History:
         UnknownRoutine: There never was a routine of that name.
         UsageError: No outcome and no state has that name.
     """
+    rows = _rows(context, query)
+    if rows is None:
+        return History(query.routine, (), 0, {}, 0, 0)
+    query, state = rows.query, rows.state
+    coming = iter(rows)
+    entries = tuple(islice(coming, query.count))
+    cut = rows.cut
+    matching = None
+    if query.picks:
+        rows.open_at_most(MOST_OPENED_TO_COUNT)
+        matching = len(entries) + sum(1 for _ in coming)
+    return History(
+        routine=query.routine,
+        entries=entries,
+        total=_total(context, state, query, entries),
+        counts=_count(entries),
+        unsettled=sum(entry.outcome is None for entry in entries),
+        open_elsewhere=_count_open_elsewhere(context, state, query, entries),
+        cut=cut,
+        matching=matching,
+        uncounted=rows.cut,
+    )
+
+
+def newest(context: Context, query: Query) -> tuple[Entry, ...]:
+    """Return the rows alone: nothing is counted for it.
+
+    Raises:
+        UnknownRoutine: There never was a routine of that name.
+        UsageError: No outcome and no state has that name.
+    """
+    rows = _rows(context, query)
+    return () if rows is None else tuple(islice(rows, rows.query.count))
+
+
+def _rows(context: Context, query: Query) -> "_Rows | None":
+    """Return the rows of *query*, None where there is no state folder yet."""
     if query.outcome is not None and query.outcome not in WORDS:
         raise UsageError(
             f"no outcome is called {query.outcome!r}",
@@ -121,19 +177,9 @@ def history(context: Context, query: Query) -> History:
         query = replace(query, since=now - USUAL_SPAN)
     state = context.state_or_none
     if state is None:
-        return History(query.routine, (), 0, {}, 0, 0)
+        return None
     before = None if query.before is None else find(context, query.before)
-    rows = _Rows(context, state, query, before=before)
-    entries = tuple(islice(rows, query.count))
-    return History(
-        routine=query.routine,
-        entries=entries,
-        total=_total(context, state, query, entries),
-        counts=_count(entries),
-        unsettled=sum(entry.outcome is None for entry in entries),
-        open_elsewhere=_count_open_elsewhere(context, state, query, entries),
-        cut=rows.cut,
-    )
+    return _Rows(context, state, query, before=before)
 
 
 def _total(context: Context, state: StateFolder, query: Query, entries: tuple[Entry, ...]) -> int:
@@ -246,6 +292,12 @@ class _Rows:
         self.cut = False
         self._opened = 0
         self._jobs_opened = 0
+        self._most = self._most_jobs = MOST_OPENED
+
+    def open_at_most(self, more: int) -> None:
+        """Give up after so many more: what is still to come is not shown, and only counted."""
+        self._most = min(self._most, self._opened + more)
+        self._most_jobs = min(self._most_jobs, self._jobs_opened + more)
 
     def __iter__(self) -> Iterator[Entry]:
         if self.until is None:
@@ -253,7 +305,7 @@ class _Rows:
         for _key, same in groupby(self._recorded(), key=itemgetter(0)):
             # The names tell the order to the second, the records within it.
             for chunk in batches(same, _SORTED_WITHIN_A_SECOND):
-                if self._opened >= MOST_OPENED:
+                if self._opened >= self._most:
                     self.cut = True
                     return
                 entries = [entry for _key, make in chunk if (entry := make()) is not None]
@@ -323,7 +375,7 @@ class _Rows:
 
     def _job(self, path: str, wanted: list[str] | None) -> Entry | None:
         """Return the row of a job if it is in the session of a routine that is asked for."""
-        if self._jobs_opened >= MOST_OPENED:
+        if self._jobs_opened >= self._most_jobs:
             # The slots go on all the same.
             self.cut = True
             return None
@@ -405,12 +457,10 @@ def follow(context: Context, query: Query) -> Iterator[Entry]:
 
     Never returns by itself; it looks once a second.
     """
-    seen = {entry.id: _mark(entry) for entry in history(context, query).entries}
+    seen = {entry.id: _mark(entry) for entry in newest(context, query)}
     while True:
         context.clock.sleep(_POLL_S)
-        fresh = [
-            entry for entry in history(context, query).entries if seen.get(entry.id) != _mark(entry)
-        ]
+        fresh = [one for one in newest(context, query) if seen.get(one.id) != _mark(one)]
         for entry in reversed(fresh):
             seen[entry.id] = _mark(entry)
             yield entry

@@ -430,5 +430,32 @@ def test_the_foot_counts_what_is_shown_and_says_what_is_not(past):
     assert foot() == "5 of 5: 1 completed, 1 failed. 3 without an outcome."
     assert foot("-n", "2") == "2 of 5: 1 failed. 1 without an outcome, and 2 that are not shown."
     assert (
-        foot("--problems") == "1 of 5: 1 failed. None without an outcome, and 3 that are not shown."
+        foot("--problems") == "1 of 1: 1 failed. None without an outcome, and 3 that are not shown."
     )
+
+
+def test_the_foot_counts_what_was_asked_for_and_says_how_many_of_those_are_not_shown(
+    ws, monkeypatch
+):
+    ws.cron("daily", "59 23 * * *")
+    for hour in range(1, 15):
+        ended = ("completed",) if hour % 2 else ("failed", "exit")
+        ws.done("daily", berlin(f"{hour:02}:00"), *ended)
+
+    def foot(*words):
+        return ws.ask("history", "daily", *words, width=200).out.splitlines()[-1]
+
+    rest = "None without an outcome."
+    assert foot("-n", "5") == f"5 of 14: 2 completed, 3 failed. {rest}"
+    assert foot("--problems") == f"7 of 7: 7 failed. {rest}"
+    assert foot("--problems", "-n", "5") == (
+        f"5 of 7: 5 failed. 2 more are not shown: -n 7. {rest}"
+    )
+    assert foot("--outcome", "completed", "-n", "6") == (
+        f"6 of 7: 6 completed. 1 more is not shown: -n 7. {rest}"
+    )
+    assert foot("--before", "daily@2026-11-29T03:00:00Z", "-n", "2") == (
+        f"2 of 3: 1 completed, 1 failed. 1 more is not shown: -n 3. {rest}"
+    )
+    monkeypatch.setattr("routines.operations.history.MOST_OPENED_TO_COUNT", 2)
+    assert foot("--problems", "-n", "1").startswith("1 of at least 2: 1 failed. At least 1 more is")

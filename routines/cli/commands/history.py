@@ -45,7 +45,7 @@ def command(
 ) -> int:
     """Show what happened, newest first: of one routine, or of all in the last 24 hours."""
     from routines.domain.when import parse_when
-    from routines.operations.history import Query, history
+    from routines.operations.history import Query, history, newest
 
     zone, now = call.context.zone_of(name), call.context.clock.now()
     query = Query(
@@ -66,15 +66,17 @@ def command(
     if follow:
         _follow(call, query)
         return 0
-    found = history(call.context, query)
     if call.json:
-        call.answer([entry.to_json() for entry in found.entries])
+        entries = newest(call.context, query)
+        call.answer([entry.to_json() for entry in entries])
     else:
         from routines.cli.screens.history import history_screen
 
+        found = history(call.context, query)
+        entries = found.entries
         routine = None if name is None else call.context.workspace.routines.get(name)
         call.print(history_screen(found, routine, call.times(name), width=call.width))
-    return 1 if problems and found.entries else 0
+    return 1 if problems and entries else 0
 
 
 def _usage(call: Call, query: "Query") -> None:

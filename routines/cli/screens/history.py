@@ -108,8 +108,12 @@ def _foot(history: History) -> str:
     order = [outcome.value for outcome in Outcome]
     counts = [f"{history.counts[word]} {word}" for word in order if history.counts.get(word)]
     shown = len(history.entries)
-    total = history.total_words
+    total = history.asked_words
     text = f"{shown} of {total}: {', '.join(counts)}." if counts else f"{shown} of {total}."
+    more = (history.matching or 0) - shown
+    if more > 0:
+        least = "At least " if history.uncounted else ""
+        text += f" {least}{more} more {'is' if more == 1 else 'are'} not shown: -n {shown + more}."
     if history.cut:
         text += " Older ones were not looked at: narrow it with --since."
     text += f" {history.unsettled or 'None'} without an outcome"
