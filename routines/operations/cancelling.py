@@ -39,12 +39,33 @@ def cancel(context: Context, ref: str, *, reason: str) -> list[CancelResult]:
     job = _cancel_job(context, ref, reason)
     if job is not None:
         return [job]
-    targets = open_targets(context, claims, ref)
-    if not targets:
+    # First what nobody has claimed: if a scheduler is quicker, it is found among what is open.
+    settled = _cancel_due(context, ref, reason)
+    named = ref in context.workspace.names
+    targets = open_targets(context, claims, ref) if named or not settled else []
+    if not targets and not settled:
         raise UnknownOccurrence(
             f"nothing of {ref} runs or waits", hint="`routines list` shows what does"
         )
-    return [cancel_one(context, claims, record, reason) for record in targets]
+    results = [cancel_one(context, claims, record, reason) for record in targets]
+    return results + [CancelResult(one.ref, "cancelled before it started") for one in settled]
+
+
+def _cancel_due(context: Context, ref: str, reason: str) -> list[Record]:
+    """Settle the slots that *ref* names and that wait unclaimed."""
+    from routines.operations.cancelling_due import cancel_due
+    from routines.operations.finding import parse_named
+
+    if ref in context.workspace.names:
+        return cancel_due(context, ref, reason=reason)
+    name, at, _ = ref.partition("@")
+    if not at or name not in context.workspace.names:
+        return []
+    named = parse_named(context, ref)
+    if named.at is None or named.whole_day:
+        return []
+    only = named.at.replace(microsecond=0)
+    return cancel_due(context, name, reason=reason, only=only)
 
 
 def _cancel_job(context: Context, ref: str, reason: str) -> CancelResult | None:

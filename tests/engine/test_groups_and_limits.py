@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from routines.engine.definitions import FixedDefinitions
 from routines.engine.turns import TurnSteps
 from routines.engine.work import work_of
 from routines.errors import SessionBusyError
+from routines.operations.cancelling_due import cancel_due
 from routines.store import files
 from routines.store.claim_making import Draft
 from routines.store.sessions import SessionStore
@@ -43,6 +45,29 @@ async def test_slot_waits_while_a_turn_of_its_group_runs(stage):
         "late",
         "long",
     ]
+
+
+async def test_slot_that_is_cancelled_while_it_waits_for_its_group_never_runs(stage):
+    long = routine(name="long", schedule=every(60), exclusive="shop")
+    late = routine(name="late", schedule=once("09:01"), exclusive="shop")
+    async with stage.running(long, late):
+        stage.agent.hold()
+        await stage.clock.advance_to(at("09:02"))
+        person = SimpleNamespace(
+            workspace=SimpleNamespace(routines={"late": late}),
+            state_or_none=stage.state,
+            writable_state=stage.state,
+            clock=stage.clock,
+            who="ana@studio",
+            is_person=True,
+        )
+        (settled,) = cancel_due(person, "late", reason="not today")
+        stage.agent.release()
+        await stage.clock.advance(5 * MINUTE)
+
+    assert (settled.outcome, settled.reason) == ("cancelled", "person")
+    assert [turn.routine for turn in stage.agent.turns] == ["long"]
+    assert stage.history("late") == ["09:01 cancelled person"]
 
 
 async def test_routines_of_different_groups_run_at_once(stage):
