@@ -229,10 +229,11 @@ def _after(value: Any, now: datetime) -> tuple[str | None, datetime | None]:
             except OutOfReach:
                 raise InvalidJob("after", "it is too far ahead") from error
             except ValueError:
+                is_bare = value.strip().replace(".", "").isdigit()
                 raise InvalidJob(
                     "after",
                     f"{value[:60]!r} is neither an instant nor a span",
-                    hint=error.hint or "write it like 30m or 2026-07-01T09:00:00Z",
+                    hint=error.hint if is_bare else "write it like 30m or 2026-07-01T09:00:00Z",
                 ) from error
     if span is not None:
         if span < timedelta(0):

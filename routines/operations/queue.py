@@ -6,7 +6,6 @@ from typing import Any
 
 from routines.errors import (
     InvalidJob,
-    InvalidSpan,
     InvalidWhen,
     UnknownAgent,
     UnknownJob,
@@ -114,20 +113,24 @@ def add_job(
 
 
 def _after(context: Context, after: str | None) -> str | datetime | None:
-    """Return `--after` as a span, or as the instant that WHEN names in the workspace's zone."""
-    from routines.domain.durations import is_negative, parse_span
-    from routines.domain.when import parse_when
+    """Return `--after` as it was written, but a date with a time as the instant in our zone.
 
-    if after is None or is_negative(after):
-        return after
+    No other words than these: `tomorrow` and `09:00` mean another instant when they are said again,
+    and a repeat has to be the same (J1).
+    """
+    from routines.domain.when import parse_when, read_date_time
+
+    if after is None:
+        return None
     try:
-        parse_span(after)
-    except InvalidSpan:
-        try:
-            return parse_when(after, zone=context.zone, now=context.clock.now(), past=False)
-        except InvalidWhen as error:
-            raise InvalidJob("after", error.message, hint=error.hint) from error
-    return after
+        if read_date_time(after) is None:
+            # A span, or refused where all else of the job is checked.
+            return after
+        return parse_when(after, zone=context.zone, now=context.clock.now(), past=False)
+    except InvalidWhen as error:
+        raise InvalidJob("after", error.message, hint=error.hint) from error
+    except ValueError as error:
+        raise InvalidJob("after", f"{after[:60]!r} is no time: {error}") from error
 
 
 def list_jobs(context: Context, *, queue: str | None, count: int) -> QueueList:

@@ -80,8 +80,14 @@ def test_what_can_not_be_used_is_refused_and_named(
     ("after", "message"),
     [
         ("-5m", "after: a span must not be negative"),
-        ("soon", "after: 'soon' is no time"),
-        ("5", "after: 5: 5 what?"),
+        ("soon", "after: 'soon' is neither an instant nor a span"),
+        ("tomorrow", "after: 'tomorrow' is neither an instant nor a span"),
+        ("yesterday 03:00", "after: 'yesterday 03:00' is neither an instant nor a span"),
+        ("09:00", "after: '09:00' is neither an instant nor a span"),
+        ("in 10m", "after: 'in 10m' is neither an instant nor a span"),
+        ("2026-12-01", "after: '2026-12-01' is neither an instant nor a span"),
+        ("5", "after: '5' is neither an instant nor a span"),
+        ("2026-13-01 09:00", "after: '2026-13-01 09:00' is no time: month must be in 1..12"),
     ],
 )
 def test_an_after_that_can_not_be_used_is_refused_as_a_field_of_a_job(
@@ -92,6 +98,17 @@ def test_an_after_that_can_not_be_used_is_refused_as_a_field_of_a_job(
     refused = json.loads(found.out)["error"]
     assert (found.code, refused["code"], refused["message"]) == (2, "invalid-job", message)
     assert answer(queue, "jobs") == []
+
+
+@pytest.mark.parametrize("after", ["90m", "1h30m", "2026-12-01 09:00", "2026-12-01T09:00:00Z"])
+def test_what_is_added_for_later_is_a_duplicate_when_it_is_said_again_later(
+    queue: World, after: str
+) -> None:
+    words = ("jobs", "add", "--id", "a", "--after", after, "look")
+    assert answer(queue, *words)["result"] == "added"
+    queue.clock.advance(hours=20)
+
+    assert answer(queue, *words)["result"] == "duplicate"
 
 
 def test_a_job_may_be_for_an_agent_program_that_has_a_preset(queue: World) -> None:

@@ -24,7 +24,7 @@ USUAL_COUNT = 20
     show_default=True,
     help="How often it may run again after an interrupted turn.",
 )
-@click.option("--after", metavar="WHEN|SPAN", help="Not before then.")
+@click.option("--after", metavar="INSTANT|SPAN", help="Not before then.")
 def add(
     call: Call,
     *,
