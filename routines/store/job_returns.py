@@ -17,7 +17,7 @@ from routines.domain.outcome import Outcome, Reason, one_line
 from routines.domain.record import Event, Owner, Record
 from routines.errors import StoreError
 from routines.store import files
-from routines.store.cancels import CancelStore
+from routines.store.cancels import Cancel, CancelStore
 from routines.store.claim import Claim
 from routines.store.job_leases import JobLeases
 from routines.store.job_settling import called_off, intents_of
@@ -42,6 +42,13 @@ class SettleAnswer:
     word: str
     outcome: str | None
     detail: str = ""
+
+
+def _why_otherwise(cancel: Cancel | None) -> str:
+    """Return why the outcome is another than was said; empty if it is not."""
+    if cancel is None:
+        return ""
+    return "its lane was failed" if cancel.lane else "it was cancelled"
 
 
 class JobReturns:
@@ -82,7 +89,7 @@ class JobReturns:
         if reply:
             self._keep(claim, reply)
         self._end(claim, outcome, reason, detail, now, **more)
-        return SettleAnswer("settled", outcome.value, "" if cancel is None else "it was cancelled")
+        return SettleAnswer("settled", outcome.value, _why_otherwise(cancel))
 
     def _keep(self, claim: Claim, reply: str) -> None:
         """Keep a whole reply where `show` looks for it; for people, so nothing fails for it."""

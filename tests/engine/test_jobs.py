@@ -649,6 +649,8 @@ async def test_a_lane_that_is_failed_ends_what_runs_of_it(stage):
             await step(stage)
 
     assert outcomes(stage) == {"a": "failed: lane", "b": "failed: lane"}
+    # What it was failed for, once, and how its turn ended.
+    assert jobs.read("a").detail == "it was closed; ended on request"
     assert not jobs.fail_lane("pr-1", "it was closed", wait=timedelta(0)).more
 
 

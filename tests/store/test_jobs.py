@@ -796,7 +796,8 @@ def test_a_whole_lane_is_failed_in_batches_what_runs_first(queue: Queue) -> None
     assert (first.failed, first.asked, first.more) == (("j1",), ("j0",), True)
     with pytest.raises(LeaseLost):
         queue.work.renew("j0", running.token)
-    assert queue.work.settle("j0", running.token, Ending.COMPLETED).outcome == "failed"
+    settled = queue.work.settle("j0", running.token, Ending.COMPLETED)
+    assert (settled.outcome, settled.detail) == ("failed", "its lane was failed")
     assert fail(2).failed == ("j2", "j3")
     last = fail(2)
     assert (last.failed, last.more) == (("j4",), False)
