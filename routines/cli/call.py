@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from routines.domain.clock import Clock
+from routines.errors import UsageError
 
 if TYPE_CHECKING:
     from routines.cli.times import Times
@@ -218,12 +219,30 @@ def group(name: str, *, commands: Iterable[click.Command], **attrs: Any) -> clic
 
 
 def read_prompt(words: tuple[str, ...]) -> str:
-    """Return the prompt that a command was given: its words, or all of stdin for `-`."""
-    if words == ("-",):
-        data = sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read()
-        text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
-        return text.replace("\r\n", "\n").removesuffix("\n")
-    return " ".join(words)
+    """Return the prompt that a command was given: its words, or all of stdin for `-`.
+
+    Raises:
+        UsageError: It is not UTF-8. At the time of the turn it could not be handed over, and
+            nobody would be there to read why.
+    """
+    if words != ("-",):
+        return _checked_utf8(" ".join(words), "the prompt")
+    data = sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read()
+    text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
+    return _checked_utf8(text, "stdin").replace("\r\n", "\n").removesuffix("\n")
+
+
+def _checked_utf8(text: str, what: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        # Where it stands in bytes: that is how a person finds it in a file.
+        at = len(text[: error.start].encode("utf-8", "surrogateescape"))
+        raise UsageError(
+            f"{what} is not UTF-8 text at byte {at}; nothing was done",
+            hint="convert it first, for example with iconv -f latin1 -t utf-8",
+        ) from None
+    return text
 
 
 def echo_output(texts: Iterable[str], *, ends: str = "", err: bool = False) -> None:

@@ -1,5 +1,6 @@
 """How commands are called, what they exit with, and where what they say goes."""
 
+import io
 import json
 import os
 import subprocess
@@ -450,3 +451,42 @@ def test_every_error_code_has_a_heading_in_troubleshooting():
     }
 
     assert headings == {*all_codes(), "bug", "interrupted", "not-written"}
+
+
+NOT_UTF_8 = [
+    (["wake", "--in", "5m", "-"], "wakeups"),
+    (["jobs", "add", "-"], "jobs"),
+    (["new", "other", "--every", "1d", "-"], "routines/other.yaml"),
+    (["run", "daily", "--append", "-"], "claims"),
+]
+
+
+@pytest.mark.parametrize(("words", "made"), NOT_UTF_8)
+def test_prompt_on_stdin_that_is_no_text_is_said_and_nothing_is_done(ws, monkeypatch, words, made):
+    ws.settings("tz: UTC\nagent: echo\n")
+    ws.routine("daily", "every: 1d\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("ä".encode() + b"\xff\xfe")))
+
+    answer = ws.ask(*words)
+
+    assert answer.code == 2
+    assert "stdin is not UTF-8 text at byte 2; nothing was done" in " ".join(answer.err.split())
+    for place in (ws.root / made, ws.root / ".routines" / made):
+        assert not [one for one in place.rglob("*.json*") if one.is_file()]
+        assert not place.is_file()
+
+
+def test_prompt_in_words_that_are_no_text_is_said_and_nothing_is_done(ws):
+    ws.settings("tz: UTC\nagent: echo\n")
+
+    answer = ws.ask("wake", "--in", "5m", "look", os.fsdecode(b"\xff"))
+
+    assert (answer.code, "the prompt is not UTF-8 text at byte 5" in answer.err) == (2, True)
+
+
+def test_what_is_appended_is_read_from_stdin_for_a_dash(ws, monkeypatch):
+    ws.settings("tz: UTC\nagent: echo\n")
+    ws.routine("daily", "every: 1d\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("größer\n".encode())))
+
+    assert ws.ask("run", "daily", "--append", "-").out.endswith("größer\n")

@@ -2,13 +2,15 @@
 
 import click
 
-from routines.cli.call import Call, echo_output
+from routines.cli.call import Call, echo_output, read_prompt
 from routines.cli.call import command as make
 
 
 @make("run", short_help="Run one routine now.")
 @click.argument("name")
-@click.option("--append", metavar="TEXT", help="Put below the prompt, for this turn only.")
+@click.option(
+    "--append", metavar="TEXT", help="Put below the prompt, for this turn only; - reads stdin."
+)
 @click.option("--agent", help="Another agent for this turn, in a session of its own.")
 @click.option("--session", help="Another session for this turn.")
 @click.option("--detach", is_flag=True, help="Hand it to the scheduler and print its id.")
@@ -29,6 +31,8 @@ def command(
     from routines.operations import running
     from routines.operations.history import as_entry
 
+    if append is not None:
+        append = read_prompt((append,))
     result = running.run(
         call.context, name, append=append, agent=agent, session=session, detach=detach
     )
