@@ -142,17 +142,23 @@ async def _asked(
 def _redirected(url: httpx.URL, response: httpx.Response) -> str:
     """Return where the same request belongs; what would carry its headers elsewhere is refused."""
     status = response.status_code
+    location = response.headers.get("location", "")
+    if not location:
+        raise TurnFailed(f"HTTP {status}: redirected without a Location that says where to")
     try:
-        target = url.join(response.headers.get("location", ""))
+        target = url.join(location)
     except httpx.InvalidURL as error:
         raise TurnFailed(f"HTTP {status}: redirected to no address") from error
     place = f"{target.scheme}://{target.netloc.decode('ascii', 'replace')}"
-    if status not in _SAME_REQUEST or not response.headers.get("location"):
+    if status not in _SAME_REQUEST:
         raise TurnFailed(f"HTTP {status} to {place}: only 307 and 308 are followed with a POST")
     same = (target.scheme, target.host, _port(target)) == (url.scheme, url.host, _port(url))
     safer = (url.scheme, target.scheme) == ("http", "https") and target.host == url.host
     if not same and not safer:
-        raise TurnFailed(f"HTTP {status} to {place}: another host is not followed")
+        what = "scheme" if target.scheme != url.scheme else "port"
+        if target.host != url.host:
+            what = "host"
+        raise TurnFailed(f"HTTP {status} to {place}: another {what} is not followed")
     return str(target)
 
 

@@ -865,13 +865,29 @@ def test_redirect_on_the_same_host_takes_the_whole_request_along(serve, ask, sta
 def test_redirect_to_another_host_is_not_followed(serve, ask):
     other = serve(saying({"reply": "stolen"}))
 
-    for location in (other.url, f"//127.0.0.1:{other.port}/", "http://example.com/", "ftp://x/"):
+    places = {
+        other.url: "port",
+        f"//127.0.0.1:{other.port}/": "port",
+        "http://example.com/": "host",
+        "ftp://x/": "host",
+        "ftp://127.0.0.1/": "scheme",
+    }
+    for location, differs in places.items():
         result = ask(
             to(location), headers=(("Authorization", "Bearer {env:T}"),), env={"T": SECRET}
         )
         assert end(result) == FAILED
-        assert "not followed" in result.detail
+        assert result.detail.endswith(f": another {differs} is not followed")
     assert other.requests == []
+
+
+def test_redirect_that_says_no_place_is_said_as_that(ask):
+    result = ask(saying(b"", "307 Temporary Redirect"))
+
+    assert verdict(result) == (
+        *FAILED,
+        "HTTP 307: redirected without a Location that says where to",
+    )
 
 
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "300 Choices"])
