@@ -6,6 +6,7 @@ A repeat is known by a digest of all that was asked.
 import hashlib
 import json
 import re
+import string
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -170,13 +171,14 @@ def _name(field: str, value: Any, most: int) -> str:
         raise InvalidJob(field, f"it must be text, not {_kind(value)}")
     # In one form, whatever keyboard or file system it came from.
     text = unicodedata.normalize("NFC", value)
-    if not text.strip():
+    # What else Python strips, as U+2028, is no empty text to whoever sent it.
+    if not text.strip(string.whitespace):
         raise InvalidJob(field, "it is empty")
     if len(text) > most:
         raise InvalidJob(field, f"it has {len(text)} characters; the most is {most}")
     if not text.isprintable():
         odd = next(c for c in text if not c.isprintable())
-        raise InvalidJob(field, f"it holds \\x{ord(odd):02x}, which can't be shown")
+        raise InvalidJob(field, f"it holds U+{ord(odd):04X}, which can't be shown")
     if text != text.strip():
         raise InvalidJob(field, "it begins or ends with a space")
     return text
@@ -227,7 +229,8 @@ def _after(value: Any, now: datetime) -> tuple[str | None, datetime | None]:
             try:
                 value = parse_instant(value.strip())
             except OutOfReach:
-                raise InvalidJob("after", "it is too far ahead") from error
+                # In no year of UTC: of the first year or of the last.
+                raise _out_of_reach(back=value.strip().startswith("0")) from error
             except ValueError:
                 is_bare = value.strip().replace(".", "").isdigit()
                 raise InvalidJob(
@@ -241,7 +244,7 @@ def _after(value: Any, now: datetime) -> tuple[str | None, datetime | None]:
         try:
             return format_span(span), in_reach(now + span)
         except (OverflowError, OutOfReach):
-            raise InvalidJob("after", "it is too far ahead") from None
+            raise _out_of_reach(back=False) from None
     if not isinstance(value, datetime):
         raise InvalidJob("after", f"it must be an instant or a span, not {_kind(value)}")
     if value.tzinfo is None:
@@ -249,8 +252,12 @@ def _after(value: Any, now: datetime) -> tuple[str | None, datetime | None]:
     try:
         instant = in_reach(value)
     except OutOfReach:
-        raise InvalidJob("after", "it is too far ahead") from None
+        raise _out_of_reach(back=value.year < now.year) from None
     return format_instant(instant), instant
+
+
+def _out_of_reach(*, back: bool) -> InvalidJob:
+    return InvalidJob("after", "it is too far back" if back else "it is too far ahead")
 
 
 def _before_now() -> InvalidJob:

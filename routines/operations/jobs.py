@@ -380,6 +380,8 @@ class Jobs:
                 run again, if it has recoveries left) or `outcome-unknown` (it never is).
             detail: Why, in one line.
             reply: What came of it. Of a long one the first and the last 512 KiB are kept.
+                What the record and the feed show of it is folded into one line. Half a surrogate
+                pair, which has no bytes, is kept as its escape: a reply is never refused for it.
 
         Returns:
             `settled`, `requeued`, `replayed` (you said the same before) or `conflict` (it is not

@@ -83,6 +83,31 @@ def test_what_can_not_be_used_is_refused_with_its_field_named(field: str, value:
 
 
 @pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("id", "", "it is empty"),
+        ("id", " \n", "it is empty"),
+        ("id", "\x85", "it holds U+0085, which can't be shown"),
+        ("id", "\u2028", "it holds U+2028, which can't be shown"),
+        ("lane", "a\tb", "it holds U+0009, which can't be shown"),
+        ("queue", "a\ud800", "it holds U+D800, which can't be shown"),
+        ("after", datetime.min.replace(tzinfo=UTC), "it is too far back"),
+        ("after", datetime.max.replace(tzinfo=UTC), "it is too far ahead"),
+        ("after", "0001-01-01T00:00:00Z", "it is too far back"),
+        ("after", "0001-01-01T00:00:00+02:00", "it is too far back"),
+        ("after", "9999-12-31T23:59:59-02:00", "it is too far ahead"),
+        ("after", timedelta(days=3_000_000), "it is too far ahead"),
+    ],
+    ids=ascii,
+)
+def test_a_refusal_says_what_is_wrong(field: str, value: Any, message: str) -> None:
+    with pytest.raises(InvalidJob) as refused:
+        checked(**{field: value})
+
+    assert refused.value.message == f"{field}: {message}"
+
+
+@pytest.mark.parametrize(
     ("field", "value"),
     [
         ("id", "x" * 256),
