@@ -12,7 +12,7 @@ from heapq import merge
 from itertools import islice, takewhile
 from operator import itemgetter
 
-from routines.domain.names import instant_name, parse_instant_name, safe_name
+from routines.domain.names import instant_name, parse_instant, parse_instant_name, safe_name
 from routines.domain.outcome import Outcome, Reason
 from routines.operations.endings import ending, name_key
 from routines.operations.entries import Entry, as_it_stands, from_missed
@@ -35,12 +35,14 @@ class Ended:
 
     Attributes:
         instant: What it is filed under.
+        ended_at: When it ended.
         outcome: How it ended.
         warned: Whether it carries warnings.
         whole: Reads the rest.
     """
 
     instant: datetime
+    ended_at: datetime
     outcome: Outcome
     warned: bool
     whole: Callable[[], Entry | None]
@@ -97,8 +99,7 @@ class Past:
         """
         for one in islice(self._ended(), _LOOK_BACK):
             if _is_sign(one, gates=gates):
-                whole = one.whole()
-                return one.instant if whole is None else whole.ended_at or one.instant
+                return one.ended_at
         return None
 
     def begun(self, *, gates: bool) -> list[datetime]:
@@ -150,7 +151,9 @@ class Past:
 
 
 def _of_missed(missed: Missed) -> Ended:
-    return Ended(missed.last, Outcome.MISSED, warned=False, whole=partial(from_missed, missed))
+    return Ended(
+        missed.last, missed.at, Outcome.MISSED, warned=False, whole=partial(from_missed, missed)
+    )
 
 
 def _of_claim(state: State, claims: ClaimStore, path: str) -> Ended | None:
@@ -160,7 +163,11 @@ def _of_claim(state: State, claims: ClaimStore, path: str) -> Ended | None:
     if instant is None or end is None:
         return None
     whole = partial(_read_whole, state, claims, path)
-    return Ended(instant, Outcome(end["outcome"]), bool(end.get("warnings")), whole)
+    try:
+        ended_at = parse_instant(str(end.get("at")))
+    except ValueError:
+        ended_at = instant
+    return Ended(instant, ended_at, Outcome(end["outcome"]), bool(end.get("warnings")), whole)
 
 
 def _read_whole(state: State, claims: ClaimStore, path: str) -> Entry | None:
