@@ -338,13 +338,13 @@ class _Explainer:
     def _due(self) -> Due | None:
         if self.routine is None:
             return None
-        opened = open_claims(self.state)
         found = due_slots(
             self.state,
             self.context.workspace.routines.values(),
             now=self.now,
             alive=self.alive,
-            running=sum(one.standing == "running" for one in opened),
+            opened=open_claims(self.state),
+            known=self.context.workspace.routines,
             concurrency=self.context.workspace.settings.concurrency,
         )
         return found.get(self.name)

@@ -322,14 +322,14 @@ class _Rows:
         wanted = [r for name, r in routines.items() if names is None or name in names]
         now = context.clock.now()
         alive = schedulers(self.state, now=now)
-        running = sum(one.standing == State.RUNNING.value for one in open_claims(self.state))
         settings = context.workspace.settings
         due = due_slots(
             self.state,
             wanted,
             now=now,
             alive=alive,
-            running=running,
+            opened=open_claims(self.state),
+            known=routines,
             concurrency=settings.concurrency,
         )
         for one in sorted(due.values(), key=lambda one: one.slot, reverse=True):

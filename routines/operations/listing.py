@@ -233,7 +233,8 @@ class _Lister:
             self.workspace.routines.values(),
             now=self.now,
             alive=self.alive,
-            running=sum(one.standing == State.RUNNING.value for one in self.open),
+            opened=self.open,
+            known=self.workspace.routines,
             concurrency=self.workspace.settings.concurrency,
         )
 

@@ -3,7 +3,7 @@
 Worked out from the files and written nowhere: `waiting` and `owed` are computed states (O4).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from routines.domain.schedule import count_between, slots_between
 from routines.operations.life import Schedulers, state_word
 from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore, Standing
+from routines.store.places import PlaceStore
 from routines.store.sessions import SessionStore
 from routines.store.state import State as StateFolder
 from routines.store.switches import Switch, SwitchStore
@@ -178,26 +179,30 @@ def due_slots(
     *,
     now: datetime,
     alive: Schedulers,
-    running: int,
+    opened: Iterable[Open],
+    known: Mapping[str, Routine],
     concurrency: int,
 ) -> dict[str, Due]:
     """Return what is due and unclaimed, by routine.
 
     Args:
         state: The state folder.
-        routines: Those that could be armed.
+        routines: Those that are asked about.
         now: The present.
         alive: Who schedules.
-        running: How many turns are under way.
-        concurrency: How many may be.
+        opened: All claims without an outcome.
+        known: All routines by name.
+        concurrency: How many turns may be under way.
     """
+    turns = [one.record for one in opened if one.standing == State.RUNNING.value]
+    groups = groups_in_use(turns, known)
     found: list[tuple[Routine, Owed]] = []
     for routine in routines:
         owed = owed_now(state, routine, now=now)
         if owed is not None:
             found.append((routine, owed))
     found.sort(key=lambda pair: (pair[1].newest, pair[0].name))
-    full = alive.alive and running >= concurrency
+    full = alive.alive and len(turns) >= concurrency
     return {
         routine.name: _due(
             state,
@@ -206,6 +211,7 @@ def due_slots(
             now=now,
             alive=alive.alive,
             place=(index + 1, len(found)) if full else None,
+            groups=groups,
         )
         for index, (routine, owed) in enumerate(found)
     }
@@ -219,6 +225,7 @@ def _due(
     now: datetime,
     alive: bool,
     place: tuple[int, int] | None,
+    groups: Mapping[str, Record],
 ) -> Due:
     decided = _plan(routine, owed, now=now, seen=alive)
     return Due(
@@ -229,7 +236,9 @@ def _due(
         count=_turns(routine, decided.run, owed.newest),
         too_late=any(one.reason is Reason.TOO_LATE for one in decided.give_up),
         state=State.WAITING if alive else State.OWED,
-        why="" if place or not alive else session_busy(state, routine),
+        why=""
+        if place or not alive
+        else session_busy(state, routine) or group_busy(state, routine, groups),
         place=place,
     )
 
@@ -272,6 +281,28 @@ def session_busy(state: StateFolder | None, routine: Routine) -> str:
     if busy is None:
         return ""
     return "its session is busy" + (f": {busy.holder}" if busy.holder else "")
+
+
+def groups_in_use(turns: Iterable[Record], known: Mapping[str, Routine]) -> dict[str, Record]:
+    """Return which of the *turns* that are under way has which `exclusive` group."""
+    found: dict[str, Record] = {}
+    for record in turns:
+        routine = known.get(record.routine or "")
+        group = record.group or (None if routine is None else routine.exclusive)
+        if group is not None:
+            found.setdefault(group, record)
+    return found
+
+
+def group_busy(state: StateFolder | None, routine: Routine, groups: Mapping[str, Record]) -> str:
+    """Return what has the group that a slot of *routine* waits for; empty if nothing has."""
+    group = routine.exclusive
+    if state is None or group is None:
+        return ""
+    if group in groups:
+        return f"a turn of the group {group} runs: {groups[group].ref}"
+    # It may be one whose file says something else by now, or nothing any more.
+    return f"a turn of the group {group} runs" if PlaceStore(state).is_taken(group) else ""
 
 
 def due_words(due: Due, alive: Schedulers, *, concurrency: int) -> str:

@@ -50,7 +50,7 @@ class PlaceStore:
         fds: list[int] = []
         try:
             if group is not None:
-                fd = self._lock(os.path.join(self._state.at("locks", "groups"), safe_name(group)))
+                fd = self._lock(self._group(group))
                 if fd is None:
                     return f"a turn of the group {group} runs"
                 fds.append(fd)
@@ -64,6 +64,13 @@ class PlaceStore:
             Room(tuple(fds)).let_go()
             raise files.fault(error, "lock", folder) from error
         return Room(tuple(fds))
+
+    def is_taken(self, group: str) -> bool:
+        """Return whether a turn has *group*, taking no lock that another could meet."""
+        return locks.path_is_locked(f"{self._group(group)}.lock") is True
+
+    def _group(self, group: str) -> str:
+        return os.path.join(self._state.at("locks", "groups"), safe_name(group))
 
     def _free(self, folder: str, places: int) -> Iterator[int]:
         for number in range(places):
