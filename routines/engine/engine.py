@@ -56,6 +56,7 @@ class Engine(Lifecycle):
             False or a `Decision`. None allows everything.
 
     Raises:
+        UsageError: *state* is no path that a folder can have.
         StoreError: The state folder can't be used.
     """
 

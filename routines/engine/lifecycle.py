@@ -37,7 +37,7 @@ from routines.errors import EngineMisuse
 from routines.store.claims import ClaimStore
 from routines.store.retention import Keep
 from routines.store.sessions import SessionStore
-from routines.store.state import State, open_for_writing
+from routines.store.state import State, open_for_writing, place_of
 
 log = logging.getLogger("routines")
 
@@ -80,7 +80,7 @@ class Lifecycle:
         external_clock: bool = False,
         authorize: Authorize | None = None,
     ) -> None:
-        self._path = os.path.abspath(os.fspath(state))
+        self._path = place_of(state)
         self._agent = agent
         self._limits = limits or Limits()
         self._clock: EngineClock = clock or SystemClock()

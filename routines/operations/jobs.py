@@ -38,7 +38,7 @@ from routines.store.job_purges import PurgeStore
 from routines.store.job_returns import SettleAnswer
 from routines.store.job_work import ClaimedJob, JobWork
 from routines.store.jobs import Added, JobStore, job_of
-from routines.store.state import State, open_for_writing
+from routines.store.state import State, open_for_writing, place_of
 
 # More than there will ever be: what is longer than a word of the machine can't be counted to.
 _MOST = 999_999_999_999
@@ -90,6 +90,7 @@ class Jobs:
 
     Raises:
         InvalidJob: *by* is no text, or empty.
+        UsageError: *state* is no path that a folder can have.
         StoreError: The state folder can't be used.
     """
 
@@ -108,8 +109,7 @@ class Jobs:
         self._on_change = on_change
         self._clock = _system_clock() if clock is None else clock
         here = host.here()
-        path = os.path.abspath(os.fspath(state))
-        self._state: State = open_for_writing(path, boot=here.boot)
+        self._state: State = open_for_writing(place_of(state), boot=here.boot)
         owner = host.owner()
         self._jobs = JobStore(self._state, clock=self._clock)
         self._work = JobWork(self._state, self._jobs, clock=self._clock, owner=owner, here=here)

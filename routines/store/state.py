@@ -14,6 +14,7 @@ from routines.errors import (
     StateNewer,
     StateUnusable,
     StoreError,
+    UsageError,
 )
 from routines.store import files
 
@@ -195,6 +196,32 @@ def open_for_reading(path: str) -> State:
             path=path,
         )
     return State(path, decode_format(data, os.path.join(path, "format")))
+
+
+def place_of(state: object) -> str:
+    """Return the state folder that a program names, absolute.
+
+    Raises:
+        UsageError: It is no path that a folder can have.
+    """
+    hint = "the path of a folder; it is made if it is missing"
+    try:
+        path = os.fspath(state)  # type: ignore[call-overload]  # what it takes is what is asked
+    except TypeError:
+        kind = type(state).__name__
+        raise UsageError(f"state: it must be a path, not {kind}", hint=hint) from None
+    if not isinstance(path, str):
+        raise UsageError("state: it must be text, not bytes", hint=hint)
+    # Empty would be the current folder, whatever else is in it.
+    if not path:
+        raise UsageError("state: it is empty", hint=hint)
+    try:
+        unusable = b"\0" in os.fsencode(path)
+    except UnicodeEncodeError:
+        unusable = True
+    if unusable:
+        raise UsageError("state: it holds a character that no path can hold", hint=hint)
+    return os.path.abspath(path)
 
 
 def open_for_writing(path: str, *, boot: str | None) -> State:

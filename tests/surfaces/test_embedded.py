@@ -1,9 +1,12 @@
 """The engine in a host's process answers as the command line does."""
 
 import asyncio
+import os
 from datetime import timedelta
 
-from routines import Engine, Routine, schedule
+import pytest
+
+from routines import Engine, Jobs, Routine, UsageError, schedule
 from routines.testing import FakeClock, RecordingAgent
 
 
@@ -47,3 +50,27 @@ def test_host_is_told_why_a_slot_ran(tmp_path):
 
     assert answer.verdict == "not yet"
     assert answer.routine == "digest"
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ("", "state: it is empty"),
+        (None, "state: it must be a path, not NoneType"),
+        (7, "state: it must be a path, not int"),
+        (b"state", "state: it must be text, not bytes"),
+        ("st\0ate", "state: it holds a character that no path can hold"),
+        ("st\ud800ate", "state: it holds a character that no path can hold"),
+    ],
+)
+@pytest.mark.parametrize("make", [Engine, Jobs])
+def test_a_state_that_is_no_path_is_refused_by_that_name_and_nothing_is_made(
+    make, state, message, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(UsageError) as refused:
+        make(state)
+
+    assert refused.value.message == message
+    assert not os.listdir(tmp_path)
