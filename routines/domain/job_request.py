@@ -188,8 +188,8 @@ def _number(field: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidJob(field, f"it must be a whole number, not {_kind(value)}")
     if not least <= value <= most:
-        said = "negative" if least == 0 and value < 0 else "out of bounds"
-        raise InvalidJob(field, f"it is {said}", hint=f"from {least} to {most}")
+        # Without the number: one of many thousand digits can't even be written.
+        raise InvalidJob(field, f"it must lie between {least:,} and {most:,}")
     return value
 
 

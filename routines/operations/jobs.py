@@ -145,10 +145,11 @@ class Jobs:
             id: Your own name for it, at most 256 characters; by default a new one is made.
             queue: At most 256 characters.
             lane: What can be failed together; at most 512 characters.
-            priority: A whole number; higher goes first.
+            priority: A whole number of at most ten digits; higher goes first.
             session: The conversation; by default one of its own.
             agent: Who answers; by default that of the session's routine, or the workspace's.
-            recoveries: How often it may be run again after an interrupted turn.
+            recoveries: How often it may be run again after an interrupted turn; at most
+                1,000,000,000.
             after: Not before this instant (aware, or RFC 3339), or span from now (`30m`).
 
         Raises:

@@ -91,6 +91,10 @@ def test_what_can_not_be_used_is_refused_with_its_field_named(field: str, value:
         ("id", "\u2028", "it holds U+2028, which can't be shown"),
         ("lane", "a\tb", "it holds U+0009, which can't be shown"),
         ("queue", "a\ud800", "it holds U+D800, which can't be shown"),
+        ("priority", 10**10, "it must lie between -9,999,999,999 and 9,999,999,999"),
+        ("priority", 10**5000, "it must lie between -9,999,999,999 and 9,999,999,999"),
+        ("recoveries", -1, "it must lie between 0 and 1,000,000,000"),
+        ("recoveries", 10**9 + 1, "it must lie between 0 and 1,000,000,000"),
         ("after", datetime.min.replace(tzinfo=UTC), "it is too far back"),
         ("after", datetime.max.replace(tzinfo=UTC), "it is too far ahead"),
         ("after", "0001-01-01T00:00:00Z", "it is too far back"),
@@ -98,7 +102,7 @@ def test_what_can_not_be_used_is_refused_with_its_field_named(field: str, value:
         ("after", "9999-12-31T23:59:59-02:00", "it is too far ahead"),
         ("after", timedelta(days=3_000_000), "it is too far ahead"),
     ],
-    ids=ascii,
+    ids=lambda value: "number" if isinstance(value, int) else ascii(value)[:40],
 )
 def test_a_refusal_says_what_is_wrong(field: str, value: Any, message: str) -> None:
     with pytest.raises(InvalidJob) as refused:
