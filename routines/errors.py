@@ -274,21 +274,26 @@ class SlotRefused(RoutinesError):
 
 
 class SessionBusyError(RoutinesError):
-    """The conversation is in use.
+    """The conversation is in use, or the group that only one turn at a time may be in.
 
     Attributes:
-        session: The session that is busy.
+        session: The session that is busy; if a group is, the one that waits for it.
         holder: Who holds it, in words, or None if that can't be told.
+        group: The `exclusive` group that is busy; the session is free then.
     """
 
     code = "session-busy"
     exit_code = 75
 
-    def __init__(self, session: str, holder: str | None = None) -> None:
+    def __init__(
+        self, session: str, holder: str | None = None, *, group: str | None = None
+    ) -> None:
         self.session = session
         self.holder = holder
+        self.group = group
+        what = f"session {session}" if group is None else f"the exclusive group {group}"
         super().__init__(
-            f"session {session} is busy" + (f": {holder}" if holder else ""),
+            f"{what} is busy" + (f": {holder}" if holder else ""),
             hint="nothing was run; try again when that turn has ended",
         )
 

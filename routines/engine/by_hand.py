@@ -91,7 +91,7 @@ class ByHand:
             raise SessionBusyError(session, busy.holder)
         room = self._needs.group_for(work)
         if not isinstance(room, Room):
-            raise SessionBusyError(session, room)
+            raise SessionBusyError(session, "another turn of it runs", group=work.exclusive)
         try:
             claim = self._claim(asked, occurrence, session, work)
             try:

@@ -32,6 +32,8 @@ _AHEAD = timedelta(seconds=60)
 # The last line of a claim that nobody has begun, and that waits for nothing either.
 _UNSTARTED = (Event.CLAIM.value, Event.ATTEMPT.value, Event.NOT_STARTED.value)
 
+_IN_GROUP = "another turn of it runs"
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -211,7 +213,7 @@ class Deliverer(Claimer):
         work = self._definitions.work(routine)
         room = self._needs.group_for(work)
         if not isinstance(room, Room):
-            raise SessionBusyError(session, room)
+            raise SessionBusyError(session, _IN_GROUP, group=work.exclusive)
         draft = self._slots.draft(routine, occurrence, work, Trigger.EXTERNAL)
         try:
             claim = self._claims.take(draft, at=now)

@@ -86,7 +86,7 @@ async def test_run_by_hand_is_refused_while_its_group_is_in_use(stage):
         stage.agent.hold()
         running = asyncio.create_task(engine.run("one"))
         await stage.clock.advance(MINUTE)
-        with pytest.raises(SessionBusyError, match="shop"):
+        with pytest.raises(SessionBusyError, match=r"^the exclusive group shop is busy: another"):
             await engine.run("two")
         stage.agent.release()
         await running
