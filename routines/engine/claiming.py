@@ -83,25 +83,34 @@ class Claimer:
 
     # Slots --------------------------------------------------------------------------------------
 
-    def claim_due(self, names: Sequence[str], *, now: datetime, patience: float = 0.0) -> Pass:
+    def claim_due(
+        self,
+        names: Sequence[str],
+        *,
+        now: datetime,
+        until: datetime | None = None,
+        patience: float = 0.0,
+    ) -> Pass:
         """Claim what is due of the routines *names*, and take what their turns need.
 
         Args:
             names: Oldest slot first.
             now: The present.
+            until: What fell due later is left; None for the present.
             patience: Seconds to wait for a routine's lock; in a pass it is only tried.
         """
+        until = now if until is None else min(until, now)
         done = Pass()
         wanted: list[_Wanted] = []
         with contextlib.ExitStack() as held:
             for name in names:
                 try:
-                    if self._owes_nothing(name, now):
+                    if self._owes_nothing(name, until):
                         done.done.append(name)
                         continue
                     with contextlib.ExitStack() as own:
                         own.enter_context(self._cursors.section(name, patience=patience))
-                        one = self._decide(name, now, done)
+                        one = self._decide(name, now, until, done)
                         if one is not None:
                             # Only locks that a claim needs are kept: ten thousand routines may
                             # be looked at, and a process has a thousand descriptors.
@@ -127,7 +136,7 @@ class Claimer:
         self._count(done.missed)
         return done
 
-    def _owes_nothing(self, name: str, now: datetime) -> bool:
+    def _owes_nothing(self, name: str, until: datetime) -> bool:
         """Return whether it shows without lock or file that nothing is owed: most looks end here.
 
         What it goes by only grows: claims, counted records, where a cursor begins. An edit that
@@ -137,13 +146,13 @@ class Claimer:
         timetable = None if routine is None else routine.timetable
         if timetable is None:
             return False
-        newest = timetable.newest_due(now)
+        newest = timetable.newest_due(until)
         begins = self._arming.begins(name)
         if newest is None or begins is None:
             return False
         return newest <= begins or self._is_dealt_with(name, newest)
 
-    def _decide(self, name: str, now: datetime, done: Pass) -> _Wanted | None:
+    def _decide(self, name: str, now: datetime, until: datetime, done: Pass) -> _Wanted | None:
         """Record what is given up of a routine, and return the slot to claim; its lock is held."""
         routine = self._definitions.current(name)
         timetable = None if routine is None else routine.timetable
@@ -154,7 +163,7 @@ class Claimer:
             # It stays armed; what it passes over is counted when it is resumed.
             done.done.append(name)
             return None
-        owed = self._owed(routine, timetable, now, done)
+        owed = self._owed(routine, timetable, until, done)
         if owed is None:
             done.done.append(name)
             return None
@@ -176,9 +185,9 @@ class Claimer:
         return self._admit(routine, decided.run, decided.trigger, now, done)
 
     def _owed(
-        self, routine: Routine, timetable: Timetable, now: datetime, done: Pass
+        self, routine: Routine, timetable: Timetable, until: datetime, done: Pass
     ) -> Owed | None:
-        newest = timetable.newest_due(now)
+        newest = timetable.newest_due(until)
         if newest is None or self._is_dealt_with(routine.name, newest):
             return None
         cursor = self._cursors.read(routine.name)
@@ -195,19 +204,19 @@ class Claimer:
         if previous is not None and self._is_dealt_with(routine.name, previous):
             # On time that is all: names are looked up, nothing is listed (D11).
             return Owed(base=previous, newest=newest, previous=None)
-        newest_claim, ahead = self._claims.newest_slot(routine.name, until=now)
+        newest_claim, ahead = self._claims.newest_slot(routine.name, until=until)
         if ahead:
             log.warning(
                 "claims-in-the-future",
                 extra={"routine": routine.name, "count": len(ahead), "newest": str(ahead[-1])},
             )
-        given_up = self._cursors.newest_missed(routine.name, until=now)
+        given_up = self._cursors.newest_missed(routine.name, until=until)
         return find_owed(
             timetable,
             since=cursor.since,
             newest_claim=newest_claim,
             newest_missed=None if given_up is None else given_up.last,
-            now=now,
+            now=until,
         )
 
     def _is_dealt_with(self, name: str, slot: datetime) -> bool:
@@ -331,7 +340,7 @@ class Claimer:
                 # Claimed and unstarted: held on to, it would wait for as long as we live.
                 claim.let_go()
                 one.room.let_go()
-                done.unstarted = True
+                done.unstarted.append(claim.record.path)
                 raise
             if isinstance(lease, Lease):
                 done.ready.append(Ready(claim, lease, one.room, one.work))
@@ -339,7 +348,7 @@ class Claimer:
                 return
             # Somebody was quicker: it stays claimed, unstarted, and waits like any other.
             claim.let_go()
-            done.unstarted = True
+            done.unstarted.append(claim.record.path)
             done.done.append(name)
         elif isinstance(claim, StoreError):
             done.faults[name] = claim.message

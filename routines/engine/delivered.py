@@ -25,8 +25,8 @@ from routines.store.places import Room
 from routines.store.sessions import Lease
 from routines.store.switches import Switch
 
-# `fire` waits so long for a routine's lock; a pass only tries it.
-_PATIENCE_S = 5.0
+# `fire` and `tick` wait so long for a routine's lock; a pass only tries it.
+PATIENCE_S = 5.0
 # An outside clock may run ahead of ours by so much.
 _AHEAD = timedelta(seconds=60)
 # The last line of a claim that nobody has begun, and that waits for nothing either.
@@ -79,13 +79,14 @@ def check_slot(routine: Routine, slot: datetime, now: datetime) -> None:
 class Deliverer(Claimer):
     """A claimer that also takes slots from an outside clock."""
 
-    def deliver(self, routine: Routine, slot: datetime, *, now: datetime) -> Delivery:
+    def deliver(self, routine: Routine, slot: datetime, *, now: datetime, done: Pass) -> Delivery:
         """Claim *slot* for an outside clock, or say what it is instead (PROMISES L4).
 
         Args:
             routine: Whose slot.
             slot: What is delivered.
             now: The present.
+            done: Takes what was settled and who was asked to make way on the way.
 
         Raises:
             SlotRefused: The schedule does not name it, or it lies more than 60 s ahead.
@@ -94,14 +95,13 @@ class Deliverer(Claimer):
         """
         check_slot(routine, slot, now)
         occurrence = Occurrence(Kind.SLOT, routine.name, slot)
-        with self._cursors.section(routine.name, patience=_PATIENCE_S):
+        with self._cursors.section(routine.name, patience=PATIENCE_S):
             known = self._already(routine, occurrence, now)
             if known is not None:
                 return known
             why = self._why_not_delivered(routine, slot, now)
             if why is not None:
                 return self._record_instead(routine, slot, why, now)
-            done = Pass()
             self._pass_over(routine, slot, Reason.NO_SCHEDULER, now)
             running, lost = self._overlaps.in_flight(routine, now, done)
             if running and routine.overlap is not OverlapPolicy.SKIP:
@@ -125,6 +125,10 @@ class Deliverer(Claimer):
         record = self._claims.read(occurrence)
         if record is None:
             return None
+        if record.end is None and record.last == Event.BUFFERED.value:
+            # Whoever claimed it may be gone since: this delivery sees it through as well.
+            self._claims.sync(occurrence)
+            return Delivery("buffered", record=record)
         if record.end is None:
             for entry in self._claims.open_entries(routine=routine.name):
                 if entry.claim_path != occurrence.claim_path:
@@ -132,12 +136,19 @@ class Deliverer(Claimer):
                 claim = self._claims.hold(entry)
                 if claim is not None and claim.record.last in _UNSTARTED:
                     # Claimed by a process that died before it started: ours to start. What waits
-                    # for its predecessor, another try or a person goes on waiting.
+                    # for another try or a person goes on waiting.
                     work = self._definitions.work(routine)
-                    ready = self._needs.take_up(claim, work, self._needs.group_for(work), now=now)
+                    room = self._needs.group_for(work)
+                    ready = self._needs.take_up(claim, work, room, now=now)
                     if ready is not None:
                         return Delivery("claimed", ready=ready)
-                elif claim is not None:
+                    # Told "delivered before", an outside clock would never come again.
+                    session = str(record.session)
+                    if not isinstance(room, Room):
+                        raise SessionBusyError(session, _IN_GROUP, group=work.exclusive)
+                    busy = self._needs.busy(session)
+                    raise SessionBusyError(session, None if busy is None else busy.holder)
+                if claim is not None:
                     claim.let_go()
         self._claims.sync(occurrence)
         return Delivery("duplicate", record=record)

@@ -83,13 +83,21 @@ class Drainer:
         # Days whose limit was found reached, by limit and beginning: until when that is believed.
         self._full_days: dict[tuple[DayLimit, datetime], float] = {}
 
-    def drain(self, again: list[OpenEntry], now: datetime, done: Pass) -> None:
+    def drain(
+        self,
+        again: list[OpenEntry],
+        now: datetime,
+        done: Pass,
+        *,
+        until: datetime | None = None,
+    ) -> None:
         """Claim jobs that can start, and take up those that are back in the queue.
 
         Args:
             again: Open claims of jobs that wait to be run.
             now: The present.
             done: Takes what can start, and what was settled instead.
+            until: What fell due later is left; None for the present.
         """
         self._busy, self._busy_groups, self._left = set(), set(), {}
         awake = self._clock.awake()
@@ -108,7 +116,7 @@ class Drainer:
                     return
                 if place.session not in self._busy:
                     job = self._jobs.job_at(place)
-                    if job is not None:
+                    if job is not None and (until is None or job.due_at <= until):
                         self._safely(job.ref, self._take, job, now, done)
             while waiting:
                 self._safely(waiting[0][1].name, self._take_again, waiting[0][1], now, done)

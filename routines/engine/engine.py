@@ -20,16 +20,22 @@ from routines.domain.routine import Routine
 from routines.engine.by_hand import Asked
 from routines.engine.clock import EngineClock
 from routines.engine.definitions import Definitions, FixedDefinitions
-from routines.engine.delivered import Delivery
+from routines.engine.delivered import PATIENCE_S, Delivery
 from routines.engine.lifecycle import Lifecycle
+from routines.engine.looking import LOOK_EVERY
 from routines.engine.managing import Wakeups
 from routines.engine.off_loop import in_thread
+from routines.engine.passes import Pass
 from routines.engine.pausing import Pausing
 from routines.engine.recipients import reply_to
 from routines.engine.running import Running, turn_of_caller
+from routines.engine.seeing_through import Seen
 from routines.engine.tools import WakeTools
-from routines.errors import EngineMisuse, SessionBusyError, StoreError, UnknownRoutine
+from routines.errors import EngineMisuse, SessionBusyError, StoreBusy, StoreError, UnknownRoutine
 from routines.store.sessions import Lease
+
+# So soon what another process looks at this moment is looked at again.
+_AGAIN_S = 0.2
 
 
 class Engine(Lifecycle):
@@ -103,6 +109,10 @@ class Engine(Lifecycle):
     async def tick(self, names: Iterable[str] | None = None) -> list[Record | None]:
         """Do one pass, wait for its turns, and return their records and what else was settled.
 
+        What falls due after it was called is left to the next pass. What it claimed and could
+        not start yet, since an earlier turn of the routine has not ended, is waited for and
+        started; a record without an outcome among the results is one that has to wait on.
+
         Must be inside `opened` or after `start`.
 
         Args:
@@ -110,14 +120,44 @@ class Engine(Lifecycle):
         """
         self._check_usable()
         chosen = None if names is None else list(names)
+        until, patience = self._clock.now(), self._clock.awake() + PATIENCE_S
         records: list[Record | None] = []
         while True:
-            done = await self._pass(chosen, patience=5.0)
+            done = await self._pass(chosen, patience=PATIENCE_S, until=until)
             records += done.settled
-            turns = [self._in_flight[ready.claim.record.ref] for ready in done.ready]
-            records += [await running.done for running in turns]
-            if not turns and not await self._authorizer.answered():
+            turns = [self._in_flight[ready.claim.record.ref].done for ready in done.ready]
+            left = [self._see_claim_through(path, takes_place=True) for path in done.unstarted]
+            records += await asyncio.gather(*turns, *left)
+            if turns or left or await self._authorizer.answered():
+                continue
+            if not done.busy or self._clock.awake() >= patience:
                 return records
+            # Another process looks at one of its claims this moment.
+            await self._clock.wait(_AGAIN_S, asyncio.Event())
+
+    async def _see_claim_through(self, path: str, *, takes_place: bool) -> Record | None:
+        """Wait for a claim that could not start yet, start it when it can, and wait for its end.
+
+        Returns its record, without an outcome where it has to wait on: it is paused or put off,
+        the engine stops, or its predecessor has not ended in the time of both. Whoever looks next
+        takes it up. None if its turn did not begin; the log says why.
+        """
+        record: Record | None = None
+        patience = await self._off(self._looker.seeing_through.patience, path)
+        until = self._clock.awake() + patience.total_seconds()
+        while True:
+            seen = await self._off(self._see_to, path, takes_place)
+            for settled in seen.settled:
+                self._settled(settled)
+            if seen.ready is not None:
+                return await self._begin(seen.ready).done
+            record = seen.record or record
+            if seen.over or self._stopping or self._clock.awake() >= until:
+                return record
+            await self._clock.wait(LOOK_EVERY.total_seconds(), asyncio.Event())
+
+    def _see_to(self, path: str, takes_place: bool) -> Seen:
+        return self._looker.see_to(path, self._clock.now(), takes_place=takes_place)
 
     async def run(
         self,
@@ -154,31 +194,54 @@ class Engine(Lifecycle):
     async def fire(self, name: str, slot: datetime) -> Delivery:
         """Deliver a slot for an outside clock: claim it, run it, and wait for its end.
 
-        Delivered twice it runs once.
+        Delivered twice it runs once. A slot that has to wait for an earlier turn of its routine
+        (`buffer-one`, `supersede`) is claimed and seen through: until that turn has ended and its
+        own has, for at most twice the routine's `timeout` and a few minutes.
 
         Args:
             name: The routine.
             slot: The instant, aware, a whole second.
 
         Returns:
-            What became of it; with `claimed` the record is that of the turn.
+            What became of it; with `claimed` the record is that of the turn, with `buffered`
+            too, and without an outcome if it still waits: deliver it again.
 
         Raises:
             UnknownRoutine: There is none of that name.
             SlotRefused: The schedule does not name it.
             SessionBusyError: Its session is in use; nothing was claimed.
         """
-        delivery: Delivery = await self._off(self._deliver, name, slot)
-        if delivery.ready is None:
-            return delivery
-        running = self._begin(delivery.ready)
-        return replace(delivery, record=await running.done)
+        delivery = await self._delivered(name, slot)
+        if delivery.ready is not None:
+            running = self._begin(delivery.ready)
+            return replace(delivery, record=await running.done)
+        if delivery.word == "buffered" and delivery.record is not None:
+            record = await self._see_claim_through(delivery.record.path, takes_place=False)
+            return replace(delivery, record=record)
+        return delivery
 
-    def _deliver(self, name: str, slot: datetime) -> Delivery:
+    async def _delivered(self, name: str, slot: datetime) -> Delivery:
+        """Deliver a slot, again where another process looks at a claim of its routine just now."""
+        until = self._clock.awake() + PATIENCE_S
+        while True:
+            done = Pass()
+            try:
+                delivery: Delivery = await self._off(self._deliver, name, slot, done)
+            except StoreBusy:
+                if self._clock.awake() >= until:
+                    raise
+            else:
+                return delivery
+            finally:
+                for record in done.settled:
+                    self._settled(record)
+            await self._clock.wait(_AGAIN_S, asyncio.Event())
+
+    def _deliver(self, name: str, slot: datetime, done: Pass) -> Delivery:
         routine = self._definitions.current(name)
         if routine is None:
             raise UnknownRoutine(name, list(self._definitions.routines))
-        return self._looker.claimer.deliver(routine, slot, now=self._clock.now())
+        return self._looker.deliver(routine, slot, self._clock.now(), done)
 
     async def begin_run(
         self,

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from routines.agents.base import Agent, DurableAgent, Turn
@@ -342,10 +342,16 @@ class Lifecycle:
                 span = min(span, upcoming - now)
         return max(span.total_seconds(), 0.0)
 
-    async def _pass(self, names: Iterable[str] | None = None, *, patience: float = 0.0) -> Pass:
+    async def _pass(
+        self,
+        names: Iterable[str] | None = None,
+        *,
+        patience: float = 0.0,
+        until: datetime | None = None,
+    ) -> Pass:
         """Look at everything once, and start what can start."""
         now, began = self._clock.now(), self._clock.awake()
-        done: Pass = await self._off(self._looker.look, now, names, patience)
+        done: Pass = await self._off(self._looker.look, now, names, patience, until)
         for ready in done.ready:
             self._begin(ready)
         for record in done.settled:

@@ -20,7 +20,7 @@ from routines.engine.alerting import Alerter, Telling
 from routines.engine.arming import Arming
 from routines.engine.authorizing import Authorizer
 from routines.engine.definitions import Definitions
-from routines.engine.delivered import Deliverer
+from routines.engine.delivered import Deliverer, Delivery
 from routines.engine.draining import Drainer
 from routines.engine.edits import edits_between
 from routines.engine.needs import Needs
@@ -29,6 +29,7 @@ from routines.engine.passes import Pass
 from routines.engine.pausing import Pausing
 from routines.engine.presence import Presence
 from routines.engine.recovering import Recoverer
+from routines.engine.seeing_through import SeeingThrough, Seen
 from routines.engine.taking_up import TakingUp
 from routines.engine.waking import Waker
 from routines.errors import StoreError
@@ -126,6 +127,15 @@ class Looker:
             follows_host=follows_host,
             is_stopping=is_stopping,
         )
+        self.seeing_through = SeeingThrough(
+            state,
+            definitions=definitions,
+            needs=self.needs,
+            overlaps=overlaps,
+            recoverer=recoverer,
+            taking_up=self.taking_up,
+            clock=clock,
+        )
         jobs = JobStore(state, clock=clock)
         self._drainer = Drainer(
             state,
@@ -174,13 +184,20 @@ class Looker:
                 extra={"hinted": repaired.hinted, "corrupt": ", ".join(repaired.corrupt)},
             )
 
-    def look(self, now: datetime, names: Iterable[str] | None, patience: float) -> Pass:
+    def look(
+        self,
+        now: datetime,
+        names: Iterable[str] | None,
+        patience: float,
+        until: datetime | None = None,
+    ) -> Pass:
         """Look once: claim what is due and can start, and settle what is not to run.
 
         Args:
             now: The present.
             names: Only these routines' slots; None for those that may be due.
             patience: Seconds to wait for a routine's lock.
+            until: What fell due later is left; None for the present.
         """
         self._note_time(now)
         edited = self._definitions.look(now)
@@ -190,14 +207,14 @@ class Looker:
             self._arm(now)
         done = Pass()
         try:
-            self.taking_up.recover(now, done)
+            self.taking_up.recover(now, done, until=until)
             if self._alive_since is None:
                 self._alive_since = now
             self._see_switches(now)
             if not self._is_stopping():
-                self._claim(now, names, patience, done)
-                self._fire_wakeups(now, done)
-                self._drain_jobs(now, done)
+                self._claim(now, names, patience, done, until)
+                self._fire_wakeups(now, done, until)
+                self._drain_jobs(now, done, until)
             self._give_way_back()
             if self._presence is not None:
                 self._presence.beat(now, self._sleeps)
@@ -370,12 +387,17 @@ class Looker:
         log.info("resumed", extra={"routine": switch.routine or "all", "by": by, "since": since})
 
     def _claim(
-        self, now: datetime, names: Iterable[str] | None, patience: float, done: Pass
+        self,
+        now: datetime,
+        names: Iterable[str] | None,
+        patience: float,
+        done: Pass,
+        until: datetime | None,
     ) -> None:
         due = self.agenda.due(now, self._fired_here) if names is None else list(names)
         if not due or self._external_clock:
             return
-        found = self.claimer.claim_due(due, now=now, patience=patience)
+        found = self.claimer.claim_due(due, now=now, until=until, patience=patience)
         done.ready += found.ready
         for name in found.done:
             routine = self._definitions.routines.get(name)
@@ -397,15 +419,31 @@ class Looker:
             self._arm_again = True
         if found.unstarted:
             self.taking_up.unstarted.look_soon()
+        done.unstarted += found.unstarted
         done.settled += found.settled
         done.missed += found.missed
-        self._superseding += [(cancel, self._clock.awake()) for cancel in found.superseding]
+        self._supersede(found)
         self._held_up = (self._held_up - {*found.done, *found.unarmed}) | found.waiting.keys()
         dealt_with = {*found.done, *found.waiting, *found.busy, *found.unarmed}
         self._refused = (self._refused - dealt_with) | found.faults.keys()
         done.waiting |= found.waiting
         done.faults |= found.faults
         done.busy += found.busy
+
+    def deliver(self, routine: Routine, slot: datetime, now: datetime, done: Pass) -> Delivery:
+        """Claim *slot* for an outside clock, or say what it is instead; see `Deliverer.deliver`."""
+        try:
+            return self.claimer.deliver(routine, slot, now=now, done=done)
+        finally:
+            self._supersede(done)
+
+    def see_to(self, path: str, now: datetime, *, takes_place: bool) -> Seen:
+        """Look at one claim that is seen through; see `SeeingThrough.look`."""
+        self._give_way_back()
+        return self.seeing_through.look(path, now, takes_place=takes_place)
+
+    def _supersede(self, done: Pass) -> None:
+        self._superseding += [(cancel, self._clock.awake()) for cancel in done.superseding]
 
     def _give_way_back(self) -> None:
         """Take back what a running turn was asked and has not taken up in time (L13).
@@ -428,19 +466,20 @@ class Looker:
                 log.warning("not-withdrawn", extra={"ref": cancel.ref, "error": error.message})
         self._superseding = waiting
 
-    def _fire_wakeups(self, now: datetime, done: Pass) -> None:
-        woken = self._waker.fire_due(now)
+    def _fire_wakeups(self, now: datetime, done: Pass, until: datetime | None) -> None:
+        woken = self._waker.fire_due(now, until=until)
         done.ready += woken.ready
         done.settled += woken.settled
         self._wakeup_waits = woken.waiting
         if woken.unstarted:
             self.taking_up.unstarted.look_soon()
+        done.unstarted += woken.unstarted
 
-    def _drain_jobs(self, now: datetime, done: Pass) -> None:
+    def _drain_jobs(self, now: datetime, done: Pass, until: datetime | None) -> None:
         owed, self.taking_up.owed_jobs = self.taking_up.owed_jobs, []
         self.next_job = None
         try:
-            self._drainer.drain(owed, now, done)
+            self._drainer.drain(owed, now, done, until=until)
             orders = JobStore(self._state, clock=self._clock).orders
             at = orders.next_later(until=now + LOOK_EVERY)
             # What is due and was left, as a name that can't be removed, is for the next look.

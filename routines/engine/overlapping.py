@@ -14,7 +14,6 @@ from routines.engine.verdicts import displaced
 from routines.engine.work import Work
 from routines.errors import StoreBusy
 from routines.store.cancels import CancelStore
-from routines.store.claim import Claim
 from routines.store.claims import ClaimStore
 from routines.store.state import State
 
@@ -82,9 +81,8 @@ class Overlaps:
                 claim.let_go()
         return running, lost
 
-    def predecessor(self, claim: Claim) -> str | None:
-        """Return the earlier slot that a buffered claim still waits for, or None."""
-        own = claim.record
+    def predecessor(self, own: Record) -> Record | None:
+        """Return the earlier slot that the buffered claim *own* still waits for, or None."""
         for entry in self._claims.open_entries(routine=own.occurrence.owner):
             if entry.claim_path == own.path or entry.is_by_hand:
                 continue
@@ -94,7 +92,7 @@ class Overlaps:
                 and record.end is None
                 and (record.is_under_way or self._claims.is_held(record))
             ):
-                return record.ref
+                return record
         return None
 
     def skip(
@@ -126,7 +124,7 @@ class Overlaps:
         claim = self._claims.take(draft, at=now)
         if claim is not None:
             claim.let_go()
-            done.unstarted = True
+            done.unstarted.append(claim.record.path)
         done.done.append(routine.name)
 
     def make_way(self, running: Record, newer: Occurrence, now: datetime, done: Pass) -> None:

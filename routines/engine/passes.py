@@ -17,7 +17,8 @@ class Pass:
         settled: Records that ended without a turn.
         missed: Counted records that were made.
         waiting: Routines that are due and wait, with why.
-        unstarted: Whether a claim was made that has to wait for its session after all.
+        unstarted: Paths of claims that were made and have to wait: for their predecessor, or for
+            their session after all.
         faults: Routines that the store refused.
         busy: Routines whose lock another process had.
         done: Routines about which nothing is left to do now.
@@ -30,7 +31,7 @@ class Pass:
     settled: list[Record] = field(default_factory=list)
     missed: list[Missed] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)
-    unstarted: bool = False
+    unstarted: list[str] = field(default_factory=list)
     faults: dict[str, str] = field(default_factory=dict)
     busy: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)

@@ -80,8 +80,14 @@ class TakingUp:
             left = max((at - self._clock.now()).total_seconds(), 0.0)
             self.unstarted.look_at(self._clock.awake() + left)
 
-    def recover(self, now: datetime, done: Pass) -> None:
-        """Look at them if something may have changed, and once a minute anyway."""
+    def recover(self, now: datetime, done: Pass, *, until: datetime | None = None) -> None:
+        """Look at them if something may have changed, and once a minute anyway.
+
+        Args:
+            now: The present.
+            done: Takes what can start, and what was settled instead.
+            until: What was to start later is left to others; None for the present.
+        """
         awake = self._clock.awake()
         due = awake - self._recovered_at >= _RECOVER_EVERY.total_seconds()
         if not self.unstarted.take(awake) and not due and not self._claims.any_handed_over():
@@ -101,10 +107,12 @@ class TakingUp:
         # What runs already comes first: it has its place, and what is new takes what is left.
         for claim in [*recovered.followed, *oldest_first]:
             try:
-                if claim.record.is_durable:
+                if until is not None and claim.record.due_at > until:
+                    claim.let_go()
+                elif claim.record.is_durable:
                     self._follow(claim, done)
                 else:
-                    self._take_up(claim, now, done)
+                    self.take_up(claim, now, done)
             except (RoutinesError, OSError) as error:
                 claim.let_go()
                 self.unstarted.hold_back(claim.record.ref, awake)
@@ -150,8 +158,15 @@ class TakingUp:
         agent = (record.started or {}).get("agent")
         return None if routine is None else self._definitions.work(routine, agent=agent)
 
-    def _take_up(self, claim: Claim, now: datetime, done: Pass) -> None:
-        """Decide anew about a claim that was never started."""
+    def take_up(self, claim: Claim, now: datetime, done: Pass, *, takes_place: bool = True) -> None:
+        """Decide anew about a claim that was never started, and let go of it if it has to wait.
+
+        Args:
+            claim: The claim, held.
+            now: The present.
+            done: Takes its turn if it can start, or its record if it was settled instead.
+            takes_place: Whether a turn of a slot needs a place under `concurrency`.
+        """
         record = claim.record
         if self._is_stopping() or not self.unstarted.may_start(record.ref, self._clock.awake()):
             claim.let_go()
@@ -161,7 +176,7 @@ class TakingUp:
             claim.let_go()
             self.unstarted.look_soon()
             return
-        if record.last == Event.BUFFERED.value and self._overlaps.predecessor(claim) is not None:
+        if record.last == Event.BUFFERED.value and self._overlaps.predecessor(record) is not None:
             claim.let_go()
             self.unstarted.look_soon()
             return
@@ -184,8 +199,10 @@ class TakingUp:
             claim.let_go()
             CancelStore(self._state).clear(record.ref)
             return
-        by_hand = record.occurrence.is_by_hand
-        room = self._needs.group_for(decided) if by_hand else self._needs.room_for(decided)
+        if takes_place and not record.occurrence.is_by_hand:
+            room = self._needs.room_for(decided)
+        else:
+            room = self._needs.group_for(decided)
         ready = self._needs.take_up(claim, decided, room, now=now)
         if ready is None:
             self.unstarted.look_soon()

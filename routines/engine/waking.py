@@ -41,14 +41,14 @@ class Woken:
         ready: Turns to be started.
         settled: Records that ended without a turn.
         deferred: Those whose session is busy, put off.
-        unstarted: Whether a claim was made that has to wait for its session after all.
+        unstarted: Paths of claims that were made and have to wait for their session after all.
         waiting: Whether one is left due, for it has no place, or no answer yet.
     """
 
     ready: list[Ready] = field(default_factory=list)
     settled: list[Record] = field(default_factory=list)
     deferred: list[str] = field(default_factory=list)
-    unstarted: bool = False
+    unstarted: list[str] = field(default_factory=list)
     waiting: bool = False
 
 
@@ -80,13 +80,17 @@ class Waker:
         self._claims = ClaimStore(state)
         self._sessions = SessionStore(state)
 
-    def fire_due(self, now: datetime) -> Woken:
+    def fire_due(self, now: datetime, *, until: datetime | None = None) -> Woken:
         """Claim what is due and can start; settle or put off what can't.
 
         One wake-up that can't be fired keeps no other from it.
+
+        Args:
+            now: The present.
+            until: What falls due later is left; None for the present.
         """
         woken = Woken()
-        for hint in self._wakeups.due(now):
+        for hint in self._wakeups.due(now if until is None else min(until, now)):
             try:
                 self._one(hint, now, woken)
             except StoreBusy:
@@ -232,14 +236,14 @@ class Waker:
             # Claimed and unstarted: held on to, it would wait for as long as we live.
             room.let_go()
             claim.let_go()
-            woken.unstarted = True
+            woken.unstarted.append(claim.record.path)
             raise
         if isinstance(lease, Lease):
             woken.ready.append(Ready(claim, lease, room, work))
             return
         room.let_go()
         claim.let_go()
-        woken.unstarted = True
+        woken.unstarted.append(claim.record.path)
 
     def is_sound(self, record: Record) -> bool:
         """Return whether a claim holds its wake-up, by its digest; one that does not is kept aside.

@@ -44,6 +44,8 @@ _T = TypeVar("_T")
 
 # As a shell tells of a program that ^C ended.
 _INTERRUPTED = 130
+# As for a session that is busy: what was asked for has to be asked for again.
+_WAITS = 75
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,8 @@ class FireResult:
     """What a delivered slot came to.
 
     Attributes:
-        exit_code: 0 dealt with, 1 its turn failed.
+        exit_code: 0 dealt with, 1 its turn failed, 75 it is claimed and has to wait on: deliver it
+            again.
         message: Why it did not run, or how it ended: one line.
         record: Its record, if it has one of its own.
         missed: The counted record that it is in, if it was given up.
@@ -85,8 +88,9 @@ class TickResult:
     """What one pass came to.
 
     Attributes:
-        counts: How many occurrences ended in which outcome.
-        exit_code: 0 if all that ran completed, or nothing was due.
+        counts: How many occurrences ended in which outcome; those that have to wait on by their
+            state.
+        exit_code: 0 if all that it claimed completed, or nothing was due.
     """
 
     counts: dict[str, int]
@@ -399,7 +403,7 @@ def fire(context: Context, name: str, *, slot: datetime) -> FireResult:
 
     Raises:
         SlotRefused: The schedule does not name it.
-        SessionBusyError: Its session is in use; nothing was claimed: deliver it again.
+        SessionBusyError: Its session or its group is in use: deliver it again.
     """
     _check_known(context, name)
     engine = engine_of(context, live=False, is_scheduler=False)
@@ -407,9 +411,12 @@ def fire(context: Context, name: str, *, slot: datetime) -> FireResult:
     ref = f"{name}@{format_instant(slot)}"
     record, missed = delivery.record, delivery.missed
     match delivery.word:
-        case "claimed" if record is None:
+        case "buffered" if record is not None and record.end is None and not record.is_put_off:
+            again = "deliver it again, or leave it to the next look"
+            return FireResult(_WAITS, f"{ref} {_ended(record)} and waits on: {again}", record)
+        case "claimed" | "buffered" if record is None:
             return FireResult(1, f"{ref} was claimed and not started: the log says why", None)
-        case "claimed" if record is not None:
+        case "claimed" | "buffered" if record is not None:
             ok = record.outcome in (Outcome.COMPLETED, Outcome.SKIPPED, Outcome.MISSED)
             return FireResult(0 if ok else 1, f"{ref} {_ended(record)}", record)
         case "duplicate":
@@ -444,7 +451,7 @@ def tick(context: Context, names: list[str]) -> TickResult:
     engine = engine_of(context, live=False, is_scheduler=False)
     records = asyncio.run(_opened(engine, lambda: engine.tick(names or None)))
     counts = Counter(
-        record.outcome.value for record in records if record and record.outcome is not None
+        (record.outcome or record.written_state).value for record in records if record is not None
     )
     clean = (Outcome.COMPLETED, Outcome.SKIPPED, Outcome.MISSED)
     failed = any(record is None or record.outcome not in clean for record in records)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -90,6 +91,33 @@ def test_fire_of_a_slot_that_was_delivered_says_what_became_of_it(echo):
     assert (claimed.code, claimed.err) == (0, f"{ref} was delivered before and is claimed\n")
     assert (runs.code, runs.err) == (0, f"{ref} was delivered before and is running\n")
     assert (ended.code, ended.err) == (0, f"{ref} was delivered before: completed\n")
+
+
+def buffered(ws: World) -> tuple[str, ...]:
+    """A slot that a delivery claimed and did not see through; the words that deliver it again."""
+    slot = datetime(2025, 6, 2, 7, tzinfo=UTC)
+    claim = ws.claim("daily", slot)
+    claim.append(Event.BUFFERED, at=slot)
+    claim.let_go()
+    return ("fire", "daily", "--slot", "2025-06-02T07:00:00Z")
+
+
+def test_fire_of_a_slot_that_still_waits_says_to_deliver_it_again(echo):
+    words = buffered(echo)
+    echo.ask("pause", "daily")
+    answer = echo.ask(*words)
+
+    assert (answer.code, answer.out) == (75, "")
+    assert answer.err == (
+        "daily@2025-06-02T07:00:00Z is buffered and waits on: "
+        "deliver it again, or leave it to the next look\n"
+    )
+
+
+def test_fire_of_a_slot_that_waited_says_how_it_ended(echo):
+    answer = echo.ask(*buffered(echo))
+
+    assert (answer.code, answer.err) == (0, "daily@2025-06-02T07:00:00Z completed\n")
 
 
 def test_tick_says_when_nothing_was_due(echo):

@@ -11,7 +11,8 @@ from routines.cli.call import command as make
 def command(call: Call, *, names: tuple[str, ...]) -> int:
     """Run what is due, wait for it and print the counts; safe beside a scheduler.
 
-    Exit code: 0 if all that it ran completed, or nothing was due.
+    What falls due meanwhile is left to the next. Exit code: 0 if all that it claimed completed, or
+    nothing was due.
     """
     from routines.operations import running
 
