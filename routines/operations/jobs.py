@@ -13,11 +13,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from routines.agents.output import bounded
 from routines.domain.clock import Clock
-from routines.domain.job import MOST_SETTLED
+from routines.domain.job import MOST_AT_ONCE, MOST_SETTLED
 from routines.domain.job_request import (
     DEFAULT_QUEUE,
     JobRequest,
@@ -184,7 +185,11 @@ class Jobs:
         """
         if isinstance(jobs, str | Mapping) or not isinstance(jobs, Iterable):
             raise InvalidJob("jobs", "it must be a list of jobs", hint="for one job use add")
-        requests = [request_of(one) for one in jobs]
+        # One more than may be: what has no end would fill the memory before anybody counted it.
+        first = list(islice(jobs, MOST_AT_ONCE + 1))
+        if len(first) > MOST_AT_ONCE:
+            raise InvalidJob("jobs", f"more than {MOST_AT_ONCE} at once", hint="add them in parts")
+        requests = [request_of(one) for one in first]
         self._purges.finish()
         added = self._jobs.add(requests, by=self._by)
         self._changed(any(one.is_new for one in added))

@@ -153,6 +153,18 @@ def test_too_many_at_once_are_refused(queue: Queue) -> None:
         queue.jobs.add([JobRequest(prompt="x")] * (MOST_AT_ONCE + 1), by="ana")
 
 
+def test_many_without_end_are_refused_and_read_no_further_than_may_be_added(queue: Queue) -> None:
+    jobs = Jobs(queue.state.path, clock=queue.clock)
+    prompts = iter(str(number) for number in range(3 * MOST_AT_ONCE))
+
+    with pytest.raises(InvalidJob, match="more than 10000 at once") as refused:
+        jobs.add_many(prompts)
+
+    assert refused.value.field == "jobs"
+    assert next(prompts) == str(MOST_AT_ONCE + 1)
+    assert not jobs.pending()
+
+
 def test_a_batch_that_is_not_spread_yet_takes_its_ids_all_the_same(queue: Queue) -> None:
     queue.jobs._batches.spread = lambda batch: bool(locks.let_go(batch.fd))  # type: ignore[method-assign]
     queue.jobs.add([request("a"), request("b")], by="ana")
