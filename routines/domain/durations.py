@@ -54,6 +54,17 @@ def format_span(span: timedelta) -> str:
     return "".join(parts) or "0s"
 
 
+def shown_span(span: timedelta) -> str:
+    """Return *span* as `format_span` does, and days where it is no whole number of weeks.
+
+    `366d`, and not `52w2d`, which nobody has written; what is stored keeps its one spelling.
+    """
+    days, rest = divmod(span, timedelta(days=1))
+    if not days % 7:
+        return format_span(span)
+    return f"{days}d{format_span(rest) if rest else ''}"
+
+
 def format_limit(span: timedelta) -> str:
     """Return what is left of a limit as `format_span` does, a second begun counted as whole.
 

@@ -26,6 +26,8 @@ RESERVED_ROUTINES = frozenset(["wake", "job"])
 LONGEST_ROUTINE_NAME = 100
 # Likewise: it stands in a row of each list.
 LONGEST_SESSION_NAME = 100
+# A program that embeds an engine names its sessions as it likes; of a job's it is the same.
+_LONGEST_SESSION = 512
 # What stands before the occurrence in the key of a turn.
 _WORKSPACE = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/(?=.)", re.ASCII)
 
@@ -162,6 +164,21 @@ def check_session_name(text: str) -> str:
         return text
     hint = f"1 to {LONGEST_SESSION_NAME} printable characters, no space around them"
     raise InvalidName("a named session needs a name", hint=hint)
+
+
+def check_session(session: object) -> str:
+    """Return *session*, the whole name of a conversation, or raise `InvalidName`.
+
+    It becomes a variable of the turn's environment, a word of commands and a part of messages.
+    """
+    if not isinstance(session, str):
+        raise InvalidName(f"a session is named by a text, and not by {type(session).__name__}")
+    if session.strip() and session.isprintable() and len(session) <= _LONGEST_SESSION:
+        return session
+    raise InvalidName(
+        "no session can have that name" if session.strip() else "no session is named",
+        hint=f"1 to {_LONGEST_SESSION} printable characters",
+    )
 
 
 def shown_who(who: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
 from routines.domain.cron import CYCLE_END, CYCLE_START, CronFields, next_minute, parse_cron
-from routines.domain.durations import format_span, parse_span
+from routines.domain.durations import format_span, parse_span, shown_span
 from routines.domain.names import format_instant, parse_instant
 from routines.domain.when import read_date_time, read_time
 from routines.domain.zones import (
@@ -209,7 +209,7 @@ class Every:
 
     def text(self) -> str:
         """Return `every 30m`, with the anchor if it is not the usual one."""
-        text = f"every {format_span(self.period)}"
+        text = f"every {shown_span(self.period)}"
         return text if self.anchor == EPOCH else f"{text} from {format_instant(self.anchor)}"
 
 

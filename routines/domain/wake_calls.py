@@ -73,7 +73,11 @@ def _mapping(tool: Tool, given: object) -> Mapping[Any, Any]:
 
 
 def _name(tool: Tool, key: object) -> str | None:
-    """Return the argument that *key* names; `in_` is how Python has to spell `in`."""
+    """Return the argument that *key* names.
+
+    `in_` is how Python has to spell `in`: a program whose schema comes from our functions gives
+    it, and a refusal would send its model back to a schema that has no other word.
+    """
     if not isinstance(key, str):
         return None
     name = "in" if key == "in_" else key
@@ -93,7 +97,10 @@ def _flat(tool: Tool, name: str, value: object) -> str | float | bool:
     if isinstance(value, int) and abs(value) < _LONGEST_NUMBER:
         return value
     kind = "a number of that size" if isinstance(value, int) else type(value).__name__
-    raise _refused(tool, f"{name} must be text, not {kind}: {tool.params[name]}.")
+    meaning = tool.params[name]
+    # An example, where there is one; a sentence about it would be a second one in this.
+    example = "" if meaning.endswith(".") else f": {meaning}"
+    raise _refused(tool, f"{name} must be text, not {kind}{example}.")
 
 
 def _meant(tool: Tool, key: object) -> str:

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from routines.domain.durations import parse_span, shown_span
 from routines.domain.outcome import one_line
 from routines.domain.wakeup import Timing, Wakeup
 from routines.domain.zones import day_text, offset_text, shown
@@ -22,7 +23,7 @@ def short_day(local: datetime) -> str:
     return day_text(local).rpartition(" ")[0]
 
 
-def period_of(wakeup: Wakeup) -> object:
+def period_of(wakeup: Wakeup) -> str | None:
     """Return the span between its firings as its schedule has it, or None."""
     return (wakeup.schedule or {}).get("every")
 
@@ -39,7 +40,7 @@ def pending_line(wakeup: Wakeup, *, now: datetime, place: ZoneInfo) -> str:
 def rule_text(wakeup: Wakeup) -> str:
     """Return `every 30m` or `cron 0 9 * * 1-5`."""
     if wakeup.timing is Timing.EVERY:
-        return f"every {period_of(wakeup)}"
+        return f"every {shown_span(parse_span(period_of(wakeup) or '0s'))}"
     return f"{wakeup.timing.value} {wakeup.asked}"
 
 

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from routines.domain.names import safe_name
+from routines.domain.names import check_session, safe_name
 from routines.domain.record import Record
 from routines.domain.routine import Routine
 from routines.engine.by_hand import Asked
@@ -298,8 +298,13 @@ class Engine(Lifecycle):
         return Pausing(self._state, by=self._who()[0], routine_of=self._routine)
 
     def tools(self, session: str) -> WakeTools:
-        """Return `wake`, `unwake` and `wakeups` bound to *session*, for its agent."""
+        """Return `wake`, `unwake` and `wakeups` bound to *session*, for its agent.
+
+        Raises:
+            InvalidName: No session can have that name.
+        """
         self._check_usable()
+        session = check_session(session)
         turn = self._turn_of(session)
         return WakeTools(
             self._state,

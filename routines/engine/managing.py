@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from routines.domain.durations import format_span
+from routines.domain.names import check_session
 from routines.domain.outcome import one_line
 from routines.domain.record import Event, Record
 from routines.domain.wake_managing import (
@@ -150,7 +151,7 @@ class Wakeups:
             every=_words(every),
             cron=cron,
             tz=tz,
-            session=_checked_session(session),
+            session=check_session(session),
             by=self._by,
             turn=self._turn,
             can_wait=False,
@@ -513,12 +514,6 @@ def _checked_revision(revision: int) -> int:
 
 def _shown_value(value: object) -> str:
     return one_line(repr(value), most=60)
-
-
-def _checked_session(session: str) -> str:
-    if not isinstance(session, str) or not session.strip():
-        raise UsageError("a wake-up belongs to a session, and none is named")
-    return session
 
 
 def _with_fingerprint(request: WakeRequest, given: str | None) -> WakeRequest:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from routines.domain import wake_texts
+from routines.domain.names import check_session
 from routines.domain.wakeup import DEFAULT_BOUNDS
 from routines.engine.recipients import reply_to
 from routines.engine.tools import ToolAnswer, WakeTools, refused
@@ -32,8 +33,10 @@ def tools(
 
     Raises:
         WorkspaceNotFound: There is none.
-        UnknownSession: It has a name that no session can have.
+        InvalidName, UnknownSession: It has a name that no session can have.
     """
+    if session is not None:
+        session = check_session(session)
     context = Context(explicit_root=root, environ=environ)
     return wake_tools(context, session=None if session is None else session_of(context, session))
 

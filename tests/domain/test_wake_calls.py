@@ -67,7 +67,7 @@ def test_a_prompt_under_another_name_is_told_the_right_one(name):
         (WAKE, 7, "are no JSON object"),
         (WAKE, "x" * (LARGEST_ARGUMENTS + 1), f"the most is {LARGEST_ARGUMENTS}"),
         (WAKE, {"in": {"minutes": 10}}, 'in must be text, not dict: "10m", "2h30m", "1d"; at least 1m.'),
-        (WAKE, {"prompt": ["look"]}, "prompt must be text, not list: what you will be told"),
+        (WAKE, {"prompt": ["look"]}, "prompt must be text, not list. Nothing was scheduled."),
         (WAKE, {"in": 10**5000}, "in must be text, not a number of that size"),
         (WAKE, {"prompt": "look \ud800"}, "prompt holds half a character at 5. Nothing was scheduled."),
         (WAKE, {"prompt": "a\0b"}, "prompt holds a NUL character at 1."),

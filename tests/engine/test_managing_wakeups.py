@@ -12,7 +12,7 @@ from routines.agents.base import AgentUnavailable
 from routines.domain.outcome import Outcome
 from routines.domain.wakeup import DEFAULT_BOUNDS
 from routines.engine.lifecycle import Limits
-from routines.errors import UnknownWakeup, UsageError, WakeupConflict, WakeupRefused
+from routines.errors import InvalidName, UnknownWakeup, UsageError, WakeupConflict, WakeupRefused
 from routines.store.retention import Keep, RetentionStore
 from routines.store.wake_entries import session_folder
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, content, cron, put, routine
@@ -149,6 +149,19 @@ async def test_keys_are_bounded_text(stage, key):
     async with stage.running(QUIET) as engine:
         with pytest.raises(UsageError, match="a key is text"):
             await make(engine, key=key)
+
+
+@pytest.mark.parametrize("session", [5, None, "", " ", "../x\0", "a\nb", "\x1b[2J", "x" * 513])
+async def test_session_has_a_name_that_can_be_shown_and_handed_over(stage, session):
+    async with stage.running(QUIET) as engine:
+        with pytest.raises(InvalidName):
+            await engine.wakeups().create(session, prompt="look", in_="10m")
+        with pytest.raises(InvalidName):
+            engine.tools(session)
+        made = await engine.wakeups().create("../x of mine", prompt="look", in_="10m")
+
+    assert stage.wakeups.pending("../x of mine") != []
+    assert made.new
 
 
 # Changing ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import routines
-from routines.errors import UnknownSession, WakeupRefused, WorkspaceNotFound
+from routines.errors import InvalidName, UnknownSession, WakeupRefused, WorkspaceNotFound
 from routines.store.wakeups import WakeupStore
 from routines.testing import FakeClock, RecordingAgent
 
@@ -103,6 +103,16 @@ def test_a_call_takes_a_mapping_or_json(ws, tools, arguments):
         ("unwake", {"id": ""}, "id is missing"),
         ("unwake", {"id": "../../x"}, "no wake-up '../../x' is pending here"),
         ("unwake", {"id": "w-000000"}, "no wake-up 'w-000000' is pending here"),
+        (
+            "wake",
+            {"prompt": ["look"], "in": "10m"},
+            "Refused: prompt must be text, not list. Nothing was scheduled.",
+        ),
+        (
+            "wake",
+            {"prompt": "look", "in": ["10m"]},
+            'not list: "10m", "2h30m", "1d"; at least 1m. Nothing was scheduled.',
+        ),
         ("schedule", {}, 'there is no tool "schedule": there are wake, unwake, wakeups.'),
         ("wake\x1b[2J" * 100, {}, 'there is no tool "wake\\x1b[2J'),
         (None, None, 'there is no tool "NoneType"'),
@@ -173,6 +183,20 @@ def test_a_name_of_a_routine_stands_for_its_conversation(ws):
 def test_a_session_that_can_not_be_is_an_error_at_once(ws):
     with pytest.raises(UnknownSession):
         routines.tools("chat", root=str(ws.root), environ=ws.environ)
+
+
+@pytest.mark.parametrize("session", [5, b"daily", ["daily"], "", "named:\0", "routine:daily\n"])
+def test_what_is_no_name_of_a_session_is_an_error_at_once(ws, session):
+    ws.routine("daily", "every: 1d\n")
+
+    with pytest.raises(InvalidName):
+        routines.tools(session, root=str(ws.root), environ=ws.environ)
+
+
+def test_a_period_is_said_in_days_where_it_is_no_whole_number_of_weeks(tools):
+    assert ", then every 366d until unwake" in tools.wake("look", every="366d")
+    assert ", then every 8d12h until unwake" in tools.wake("look", every="8d12h")
+    assert ", then every 2w until unwake" in tools.wake("look", every="14d")
 
 
 def test_without_a_session_it_is_that_of_the_turn(ws):
