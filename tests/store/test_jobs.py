@@ -28,6 +28,7 @@ from routines.store.claims import ClaimStore
 from routines.store.job_cancels import LaneFailed
 from routines.store.job_choosing import LOOK_AHEAD
 from routines.store.job_feed import JobFeed
+from routines.store.job_retention import JobRetention
 from routines.store.job_settling import settling
 from routines.store.sessions import Lease, SessionStore
 from routines.store.switches import Switch, SwitchStore
@@ -1181,10 +1182,20 @@ def test_a_reader_that_comes_after_a_part_was_pruned_begins_with_what_is_left(
 ) -> None:
     queue.jobs.add([request(f"j{number:03d}") for number in range(300)], by="ana")
     order(queue)
-    queue.feed.drop_bucket(queue.feed.buckets()[0])
+    kept = JobRetention(queue.state, clock=queue.clock)
+    shown = [*queue.feed.page(0, 256), *queue.feed.page(256, 256)]
+    for entry in shown:
+        os.utime(entry.path, (NOW.timestamp(), NOW.timestamp()))
+    day_31 = NOW + timedelta(days=31)
+    # One that is young keeps its whole part.
+    os.utime(shown[200].path, (day_31.timestamp(), day_31.timestamp()))
+    assert kept.prune(days=30, now=day_31, everything=True).settled == 0
+
+    os.utime(shown[200].path, (NOW.timestamp(), NOW.timestamp()))
+    assert kept.prune(days=30, now=day_31, everything=True).settled == 255
 
     page = queue.feed.page(3, 256)
-
+    # The newest part stays, however old it is.
     assert page[0].number == 256
     assert page[-1].number == 300
 
