@@ -172,6 +172,35 @@ def test_uninstall_undoes_install(machine):
     assert machine.ask("uninstall")[1].startswith("Nothing of ")
 
 
+def test_uninstall_print_only_prints_what_would_be_removed(machine):
+    assert machine.ask("uninstall", "--print")[1].startswith("Nothing of ")
+    install(machine)
+    (machine.home / "tab").write_text("MAILTO=ana\n")
+    machine.ask("install", "--with", "cron")
+    unit, tab = machine.unit.read_text(), machine.tab
+    (machine.home / "asked").unlink()
+
+    code, out, err = machine.ask("uninstall", "--print")
+    found = json.loads(machine.ask("uninstall", "--print", "--json")[1])
+
+    assert code == 0
+    assert out == unit + tab.removeprefix("MAILTO=ana\n")
+    assert f"would be removed: {machine.unit}" in err
+    assert "would be removed: these lines of your crontab" in err
+    assert [one["changed"] for one in found] == [False, False]
+    assert (machine.unit.read_text(), machine.tab) == (unit, tab)
+    assert not [one for one in machine.asked if one != "crontab -l"]
+
+
+def test_uninstall_print_refuses_what_uninstall_would(machine):
+    install(machine)
+    machine.unit.write_text("mine\n")
+
+    code, _, err = machine.ask("uninstall", "--print")
+
+    assert (code, "is not ours" in err) == (1, True)
+
+
 def test_uninstall_leaves_no_link_behind_where_systemd_does_not_answer(machine):
     install(machine)
     unit = machine.unit

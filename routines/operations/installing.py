@@ -340,21 +340,53 @@ def uninstall(context: Context) -> list[Installed]:
         InstallRefused: A file or our line of the crontab was edited since, or is somebody else's;
             or the crontab can't be read, and nothing else was found. Nothing was changed.
     """
+    found = _find(context)
+    # First, since it may be refused, and then nothing has been changed.
+    if found.crontab is not None:
+        _set_crontab(context, found.crontab.rest)
+    removed = [_remove_unit(context, unit, found.notes) for unit in found.units]
+    return [*removed, *_of_crontab(context, found, changed=True)]
+
+
+def to_remove(context: Context) -> list[Installed]:
+    """Return what `uninstall` would remove, and remove nothing.
+
+    Raises:
+        InstallRefused: As `uninstall` does.
+    """
+    found = _find(context)
+    units = [
+        Installed(
+            manager=unit.manager,
+            name=unit.service.name,
+            path=unit.path,
+            text=unit.text,
+            changed=False,
+            notes=found.notes,
+        )
+        for unit in found.units
+    ]
+    return [*units, *_of_crontab(context, found, changed=False)]
+
+
+def _find(context: Context) -> "_Found":
     # Everything is looked at first: what is refused half-way would leave half of it.
-    units = list(_units(context))
+    units = tuple(_units(context))
     try:
-        rest = _rest_of_crontab(context)
-        notes: tuple[str, ...] = ()
+        return _Found(units, _our_crontab(context))
     except _CrontabUnread as error:
         if not units:
             raise
         # Many systems keep it from some users; what was found is theirs to remove all the same.
-        rest, notes = None, (f"your crontab was not looked at: {error.message}",)
-    # First, since it may be refused, and then nothing has been changed.
-    if rest is not None:
-        _set_crontab(context, rest)
-    removed = [_remove_unit(context, unit, notes) for unit in units]
-    return removed if rest is None else [*removed, _removed_line(context)]
+        return _Found(units, None, (f"your crontab was not looked at: {error.message}",))
+
+
+@dataclass(frozen=True, slots=True)
+class _Crontab:
+    """A crontab with lines of ours: what they are, and what is left without them."""
+
+    ours: str
+    rest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +397,15 @@ class _Unit:
     service: Service
     path: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """All that `install` wrote for a workspace."""
+
+    units: tuple[_Unit, ...]
+    crontab: _Crontab | None
+    notes: tuple[str, ...] = ()
 
 
 def _units(context: Context) -> Iterator[_Unit]:
@@ -415,23 +456,42 @@ def _stopping(
     return lambda: _steps(context, "launchctl", [["bootout", label]]), lambda: None
 
 
-def _rest_of_crontab(context: Context) -> str | None:
-    """Return the crontab without our lines; None if there are none."""
+def _our_crontab(context: Context) -> _Crontab | None:
+    """Return the crontab if lines of ours are in it, else None."""
     if not _tool(context, "crontab"):
         return None
     service = service_of(context, Manager.CRON, grace=timedelta(seconds=30))
-    rest, whose = crontab_without(service, _crontab(context))
+    whole = _crontab(context)
+    rest, whose = crontab_without(service, whole)
     if whose is Standing.EDITED:
         raise InstallRefused(
             "our line of the crontab was edited since it was written",
             hint="nothing was changed; remove it with `crontab -e`",
         )
-    return None if whose is None else rest
+    return None if whose is None else _Crontab(_missing(whole, rest), rest)
 
 
-def _removed_line(context: Context) -> Installed:
+def _missing(whole: str, rest: str) -> str:
+    """Return the lines of *whole* that *rest* does not have, which stand together."""
+    lines, left = whole.split("\n"), rest.split("\n")
+    pairs = enumerate(zip(lines, left, strict=False))
+    at = next((number for number, (one, other) in pairs if one != other), len(left))
+    return "".join(f"{line}\n" for line in lines[at : at + len(lines) - len(left)])
+
+
+def _of_crontab(context: Context, found: _Found, *, changed: bool) -> list[Installed]:
+    if found.crontab is None:
+        return []
     service = service_of(context, Manager.CRON, grace=timedelta(seconds=30))
-    return Installed(manager=Manager.CRON, name=service.name, path=None, text="", changed=True)
+    return [
+        Installed(
+            manager=Manager.CRON,
+            name=service.name,
+            path=None,
+            text=found.crontab.ours,
+            changed=changed,
+        )
+    ]
 
 
 # Tools --------------------------------------------------------------------------------------------
