@@ -17,13 +17,12 @@ from routines.agents.programs import run_program
 from routines.agents.starting import CannotStart
 from routines.agents.surroundings import without_surroundings
 from routines.domain.clock import Clock
+from routines.domain.delivery_time import LONGEST
 from routines.domain.outcome import one_line
 from routines.domain.targets import Target, TargetKind
 
 # A notification takes a second and a mail a few; what takes longer hangs.
 EACH = timedelta(seconds=30)
-# The session is held for so long at most, however many targets there are.
-TOGETHER = timedelta(seconds=60)
 # Between TERM and KILL: it was told to end, and is owed no long goodbye.
 _GRACE = timedelta(seconds=2)
 # What fits a notification; longer ones are cut by every desktop anyway.
@@ -89,7 +88,7 @@ def deliver(
     clock: Clock,
     stop_requested: Callable[[], str | None] = lambda: None,
     each: timedelta = EACH,
-    together: timedelta = TOGETHER,
+    together: timedelta = LONGEST,
 ) -> tuple[Delivered, ...]:
     """Hand *message* to each of *targets*, one after the other; return what became of each.
 
@@ -154,7 +153,7 @@ def _one(
         out.close()
         err.close()
     if ended.why == "timeout":
-        return f"took longer than {limit.total_seconds():.0f} s"
+        return f"not delivered within {limit.total_seconds():.3g} s"
     if ended.why is not None:
         return "ended: the scheduler stops"
     if ended.code == 0:

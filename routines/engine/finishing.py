@@ -4,10 +4,12 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from routines.agents.base import Turn, TurnResult
 from routines.agents.output import bounded
+from routines.domain.delivery_time import time_to_deliver
 from routines.domain.names import safe_name
 from routines.domain.occurrence import Kind
 from routines.domain.outcome import SHOWN, Outcome, Reason, Warn, one_line
@@ -16,7 +18,7 @@ from routines.domain.targets import Target, TargetKind
 from routines.domain.zones import local_text, zone
 from routines.engine.held_turn import HeldTurn
 from routines.engine.ledgers import own_id, spent
-from routines.engine.putting_off import leave_open
+from routines.engine.putting_off import leave_open, next_slot
 from routines.engine.settling import settle
 from routines.engine.verdicts import cancelled
 from routines.engine.work import Work
@@ -121,7 +123,11 @@ def _deliver(
         name=f"{safe_name(who)}.{occurrence.stem}.md",
     )
 
+    now, began = held.clock.now(), held.clock.awake()
+    together = time_to_deliver(now=now, next_slot=next_slot(work, now))
+
     def hand_over(some: Sequence[Target]) -> list[dict[str, Any]]:
+        passed = timedelta(seconds=held.clock.awake() - began)
         found = delivering.deliver(
             some,
             message,
@@ -129,6 +135,7 @@ def _deliver(
             cwd=work.root,
             clock=held.clock,
             stop_requested=held.stop_requested,
+            together=together - passed,
         )
         # What a program of theirs printed may hold what it was given to log in with.
         return [{**one.to_json(), "detail": held.masker.mask(one.detail)} for one in found]

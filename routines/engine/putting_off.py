@@ -63,6 +63,7 @@ def _follow(held: HeldTurn, work: Work, result: TurnResult) -> Again | Park | Gi
         return Again(now) if record.reruns < work.rerun_interrupted else GiveUp()
     failed_ = result.outcome in (Outcome.FAILED, Outcome.TIMED_OUT)
     never = result.outcome is None
+    is_slot = record.occurrence.kind is Kind.SLOT
     if result.reason is Reason.NOT_FOUND or not (never or (work.retry.started and failed_)):
         return GiveUp()
     return next_try(
@@ -70,15 +71,16 @@ def _follow(held: HeldTurn, work: Work, result: TurnResult) -> Again | Park | Gi
         attempts=record.retries - record.reruns + 1,
         recurs=record.recurs,
         now=now,
-        next_slot=_next_slot(work, record),
+        next_slot=next_slot(work, record.occurrence.instant) if is_slot else None,
     )
 
 
-def _next_slot(work: Work, record: Record) -> datetime | None:
-    if work.schedule is None or record.occurrence.kind is not Kind.SLOT:
+def next_slot(work: Work, after: datetime) -> datetime | None:
+    """Return the first slot of the routine of *work* after an instant, None if that is unknown."""
+    if work.schedule is None:
         return None
     try:
-        return from_spec(work.schedule).next_after(record.occurrence.instant)
+        return from_spec(work.schedule).next_after(after)
     except (RoutinesError, KeyError, TypeError, ValueError):
         # A host's own kind of schedule can't be made from its spec.
         return None
