@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from routines.domain import schedule as schedules
 from routines.domain.names import format_instant
@@ -21,6 +21,11 @@ log = logging.getLogger("routines")
 # Else Python prints the bare words of warnings on stderr where a host program, or a command
 # other than `start`, has set up no log.
 log.addHandler(logging.NullHandler())
+
+# What another process wrote while this pass was on its way is later than what the pass calls now:
+# a first look at thousands of files takes seconds, and two hosts differ by a little besides. It
+# is no clock that was wrong, and owes nothing from before it.
+ONE_PASS = timedelta(seconds=30)
 
 _WHY = {
     Standing.DISABLED: Reason.DISABLED,
@@ -143,7 +148,7 @@ class Arming:
                 standing is Standing.ARMED and cursor.schedule != key
             ):
                 cursor = self._move(cursor, routine, standing, now)
-            if cursor.since > now:
+            if cursor.since > now + ONE_PASS:
                 cursor = self._back_to_the_present(cursor, now)
             self._known[name] = cursor
 

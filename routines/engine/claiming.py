@@ -17,7 +17,7 @@ from routines.domain.outcome import Outcome, Reason, Trigger
 from routines.domain.record import Owner, outcome_event
 from routines.domain.routine import CatchUpPolicy, Routine, schedule_key
 from routines.domain.timetable import Timetable
-from routines.engine.arming import Arming, counted
+from routines.engine.arming import ONE_PASS, Arming, counted
 from routines.engine.claim_lines import session_of
 from routines.engine.definitions import Definitions
 from routines.engine.needs import Needs, Ready
@@ -205,7 +205,7 @@ class Claimer:
             # On time that is all: names are looked up, nothing is listed (D11).
             return Owed(base=previous, newest=newest, previous=None)
         newest_claim, ahead = self._claims.newest_slot(routine.name, until=until)
-        if ahead:
+        if ahead and ahead[-1] > until + ONE_PASS:
             log.warning(
                 "claims-in-the-future",
                 extra={"routine": routine.name, "count": len(ahead), "newest": str(ahead[-1])},

@@ -2,6 +2,10 @@
 
 from datetime import timedelta
 
+import pytest
+
+from routines.engine.arming import Arming
+from routines.engine.definitions import FixedDefinitions
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, every, once, routine
 
 
@@ -85,3 +89,19 @@ async def test_record_from_before_the_clock_was_set_back_stops_no_slot_of_the_pr
         await stage.clock.advance_to(at("09:10"))
 
     assert stage.slots[told:] == ["09:00", "09:05", "09:10"]
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.2, 0), (20, 0), (120, 1)])
+async def test_cursor_that_another_process_wrote_in_the_same_pass_is_no_wrong_clock(
+    stage, caplog, seconds, told
+):
+    """Two schedulers see 500 new files at once: one has taken its `now` a little earlier."""
+    caplog.set_level("WARNING", "routines")
+    files = FixedDefinitions([routine(schedule=every(5))], root=stage.root, concurrency=4)
+    now, later = stage.clock.now(), stage.clock.now() + timedelta(seconds=seconds)
+    Arming(stage.state, by="ben@studio").arm(files, later)
+    Arming(stage.state, by="ana@studio").arm(files, now)
+
+    lines = [one.getMessage() for one in caplog.records]
+    assert lines == ["cursor-in-the-future"] * told
+    assert stage.cursors.peek("digest").since == (now if told else later)
