@@ -20,6 +20,7 @@ from routines.operations.finding import (
     named_at,
     newest,
     next_day,
+    slot_within,
 )
 from routines.operations.history import as_entry
 from routines.operations.last_good import LastGood, last_good
@@ -153,9 +154,10 @@ class _Explainer:
     def _instant(self, named: Named, found: Missed | None) -> datetime:
         if named.at is not None and not named.whole_day:
             return named.at.replace(microsecond=0)
-        if found is not None:
-            return found.last
         until = self.now if named.at is None else next_day(self.context, named) - _SECOND
+        if found is not None:
+            # One record may count many days: of the day that was named its newest slot is meant.
+            return found.last if named.at is None else slot_within(found, until) or found.last
         slot = None if self.schedule is None else self.schedule.newest_at_or_before(until)
         slot = slot or (None if self.schedule is None else self.schedule.next_after(self.now))
         if slot is None and self.name in self.context.workspace.broken:

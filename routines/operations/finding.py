@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
+from zoneinfo import ZoneInfo
 
 from routines.domain.names import (
     day_name,
@@ -15,6 +16,7 @@ from routines.domain.names import (
 )
 from routines.domain.occurrence import Kind, Occurrence, parse_ref
 from routines.domain.record import Record
+from routines.domain.schedule import from_spec
 from routines.domain.when import parse_when
 from routines.domain.zones import shown
 from routines.errors import RoutinesError, UnknownOccurrence, UnknownRoutine
@@ -186,7 +188,8 @@ def _of_routine(context: Context, state: State, named: Named) -> Record | Missed
         return newest(state, named.routine, until=context.clock.now() + _SECOND)
     if named.whole_day:
         end = next_day(context, named)
-        return newest(state, named.routine, since=named.at, until=end - _SECOND)
+        zone = context.zone_of(named.routine)
+        return newest(state, named.routine, since=named.at, until=end - _SECOND, zone=zone)
     occurrence = Occurrence(Kind.SLOT, named.routine, named.at.replace(microsecond=0))
     claims = ClaimStore(state)
     record = claims.read(occurrence) or _within_minute(state, named)
@@ -214,6 +217,7 @@ def newest(
     since: datetime | None = None,
     until: datetime,
     slots_only: bool = False,
+    zone: ZoneInfo | None = None,
 ) -> Record | Missed:
     """Return the newest thing that is recorded of *routine*.
 
@@ -221,8 +225,10 @@ def newest(
         state: Where.
         routine: Whose.
         since: Not before this instant.
-        until: Not after this one.
+        until: Not after this one. With *since* a counted record that goes on beyond it is found
+            too, if a slot that it counts lies between them.
         slots_only: Whether runs by hand are passed over.
+        zone: Whose days an error names.
 
     Raises:
         UnknownOccurrence: There is nothing.
@@ -233,11 +239,40 @@ def newest(
         paths = filter(is_of_slot, paths)
     record = _newest_claim(claims, paths)
     missed = next(CursorStore(state).missed(routine, since=since, until=until), None)
-    if missed is not None and (record is None or missed.last > record.occurrence.instant):
-        return missed
+    if since is not None:
+        missed = _reaching_over(state, routine, since, until) or missed
+    if missed is not None:
+        slot = slot_within(missed, until)
+        if record is None or (slot is not None and slot > record.occurrence.instant):
+            return missed
     if record is not None:
         return record
-    raise _nothing_of(routine, since)
+    raise _nothing_of(routine, since, zone)
+
+
+def slot_within(missed: Missed, until: datetime) -> datetime | None:
+    """Return the newest slot not after *until* that a counted record counts; None if none is."""
+    if missed.last <= until:
+        return missed.last
+    if missed.after >= until or missed.schedule is None:
+        return None
+    try:
+        slot = from_spec(missed.schedule).newest_at_or_before(until)
+    except RoutinesError:
+        return None
+    return slot if slot is not None and slot > missed.after else None
+
+
+def _reaching_over(state: State, routine: str, since: datetime, until: datetime) -> Missed | None:
+    """Return the record of a longer absence, filed under its end, that counts a slot in between."""
+    found = None
+    for missed in CursorStore(state).missed(routine):
+        if missed.last <= until:
+            break
+        slot = slot_within(missed, until)
+        if slot is not None and slot >= since:
+            found = missed
+    return found
 
 
 def _newest_claim(claims: ClaimStore, paths: Iterator[str]) -> Record | None:
@@ -255,11 +290,16 @@ def claim_order(record: Record) -> tuple[datetime, str]:
     return record.claimed_at or record.occurrence.instant, record.ref
 
 
-def _nothing_of(routine: str, since: datetime | None) -> UnknownOccurrence:
-    when = "yet" if since is None else f"on {day_name(since)}"
+def _nothing_of(routine: str, since: datetime | None, zone: ZoneInfo | None) -> UnknownOccurrence:
+    if since is None:
+        when, asked = "yet", routine
+    else:
+        # The day as its zone has it: in UTC its first moment may lie on the day before.
+        day = since.astimezone(zone or UTC).date().isoformat()
+        when, asked = f"on {day}", f"{routine} {day}"
     return UnknownOccurrence(
         f"nothing is recorded of {routine} {when}",
-        hint=f"`routines explain {routine}` says why",
+        hint=f"`routines explain {asked}` says why",
     )
 
 

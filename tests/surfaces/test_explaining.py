@@ -159,6 +159,50 @@ def test_a_day_alone_means_the_newest_of_that_day(ws):
     assert "often@2026-11-27T16:00:00Z" in ws.ask("show", "often@2026-11-27").out
 
 
+@pytest.fixture
+def absence(ws: World) -> World:
+    """Hourly slots, of which one record of eight days counts all but the last."""
+    ws.cron("often", "0 * * * *")
+    ws.done("often", berlin("2026-11-20 12:00"))
+    ws.gave_up("often", berlin("2026-11-20 12:00"), berlin("2026-11-28 23:00"), "no-scheduler")
+    ws.done("often", berlin("2026-11-29 00:00"))
+    return ws
+
+
+@pytest.mark.parametrize("day", [20, 21, 24, 27])
+def test_a_day_within_an_absence_is_found_in_its_counted_record(absence, day):
+    out = absence.ask("explain", "often", f"2026-11-{day}", width=400).out
+
+    assert f" {day} Nov 23:00 Europe/Berlin" in out.splitlines()[0]
+    assert out.splitlines()[1] == ("missed x203: no scheduler was alive until Sun 29 Nov 16:18.")
+    assert absence.ask("show", f"often@2026-11-{day}").code == 0
+
+
+def test_a_claim_of_a_day_outranks_the_record_of_the_absence_that_counts_it(absence):
+    absence.done("often", berlin("2026-11-24 23:00"), "failed", "exit", "exit 1: no")
+    absence.done("often", berlin("2026-11-25 12:00"), "failed", "exit", "exit 1: no")
+
+    assert verdict(absence, "often", "2026-11-24") == "failed after 41 s: exit 1: no"
+    assert verdict(absence, "often", "2026-11-25").startswith("missed")
+
+
+def test_a_day_that_an_absence_only_passed_over_is_not_said_to_be_missed(ws):
+    ws.cron("weekly", "0 12 * * 5")
+    ws.gave_up("weekly", berlin("2026-11-12 12:00"), berlin("2026-11-27 12:00"), "no-scheduler")
+
+    assert ws.ask("show", "weekly@2026-11-21").code == 1
+    assert ws.ask("show", "weekly@2026-11-20").code == 0
+
+
+def test_a_day_of_which_nothing_is_recorded_is_named_as_its_zone_has_it(ws):
+    ws.cron("often", "0 * * * *")
+
+    answer = ws.ask("show", "often@2026-11-24")
+
+    assert "nothing is recorded of often on 2026-11-24" in answer.err
+    assert "routines explain often 2026-11-24" in answer.err
+
+
 def test_a_turn_whose_owner_is_gone_is_lost(audit):
     # This very boot of this very host, and a process that is not there.
     from routines.agents.identity import process_identity
