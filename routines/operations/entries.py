@@ -15,7 +15,14 @@ from routines.domain.outcome import Outcome, Reason, State, Trigger
 from routines.domain.record import Event, Record
 from routines.domain.schedule import count_between, from_spec
 from routines.errors import RoutinesError
-from routines.operations.life import is_unwatched, lease_words, state_word, waits_for_lease
+from routines.operations.life import (
+    is_left_unstarted,
+    is_unwatched,
+    lease_words,
+    state_word,
+    unstarted_words,
+    waits_for_lease,
+)
 from routines.store import files
 from routines.store.cancels import Cancel, CancelStore
 from routines.store.claims import ClaimStore
@@ -177,6 +184,8 @@ def as_it_stands(record: Record, *, state: StateFolder, claims: ClaimStore) -> E
         entry = replace(entry, detail="nobody asks how it stands until a scheduler starts")
     elif waits_for_lease(claims, record):
         entry = replace(entry, detail=lease_words(record))
+    elif is_left_unstarted(claims, record):
+        entry = replace(entry, detail=unstarted_words(record))
     asked = cancel_words(asked_to_end(state, record))
     return replace(entry, detail="; ".join(part for part in (entry.detail, asked) if part))
 

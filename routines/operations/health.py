@@ -15,7 +15,14 @@ from routines.errors import RoutinesError, StateCopied, StateMissing, UsageError
 from routines.operations.agents_found import agents_found
 from routines.operations.agents_of_jobs import agents_of_jobs
 from routines.operations.context import Context
-from routines.operations.life import SILENT, age, is_unwatched, schedulers, waits_for_lease
+from routines.operations.life import (
+    SILENT,
+    age,
+    is_left_unstarted,
+    is_unwatched,
+    schedulers,
+    waits_for_lease,
+)
 from routines.operations.listing import Trouble, list_routines, search_path
 from routines.operations.machine_facts import disk_of, zone_data
 from routines.operations.pending import open_claims
@@ -384,6 +391,10 @@ def _turns(context: Context) -> list[Finding]:
     elsewhere = f"; {unknown} of another host, which can't be seen from here" if unknown else ""
     if leased:
         elsewhere += f"; {leased} of a program that is gone, until the lease of {_LEASE_S} s lapses"
+    left = 0 if claims is None else sum(is_left_unstarted(claims, one.record) for one in opened)
+    if left:
+        elsewhere += f"; {left} claimed and not started: the next scheduler takes "
+        elsewhere += "it up" if left == 1 else "them up"
     alone = 0 if claims is None else sum(is_unwatched(claims, one.record) for one in opened)
     if alone:
         elsewhere += f"; {alone} durable, which nobody asks about until a scheduler starts"

@@ -10,7 +10,13 @@ from routines.domain.names import format_instant
 from routines.domain.outcome import State
 from routines.domain.record import Event, Record
 from routines.operations.entries import asked_to_end, cancel_words, reply_of
-from routines.operations.life import lease_words, state_word, waits_for_lease
+from routines.operations.life import (
+    is_left_unstarted,
+    lease_words,
+    state_word,
+    unstarted_words,
+    waits_for_lease,
+)
 from routines.store.claims import ClaimStore
 from routines.store.jobs import JobStore, Known, job_of
 from routines.store.state import State as StateFolder
@@ -116,6 +122,8 @@ def status_of(state: StateFolder, claims: ClaimStore, job: Job, record: Record) 
     said = str(end.get("detail") or last.get("detail") or "")
     if waits_for_lease(claims, record):
         said = lease_words(record)
+    elif is_left_unstarted(claims, record):
+        said = unstarted_words(record)
     return JobStatus(
         job=job,
         state=state_word(claims, record),

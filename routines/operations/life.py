@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from routines.domain.job import LEASE
+from routines.domain.outcome import State
 from routines.domain.record import Event, Owner, Record
 from routines.store.claims import ClaimStore
 from routines.store.schedulers import BEAT_EVERY, Scheduler, SchedulerStore
-from routines.store.state import State
+from routines.store.state import State as StateFolder
 
 # Where locks and processes can't be asked about, four beats without a sign are a death.
 SILENT = 4 * BEAT_EVERY
@@ -64,7 +65,7 @@ def is_alive(identity: Mapping[str, Any]) -> bool | None:
     return lives(identity)
 
 
-def schedulers(state: State | None, *, now: datetime) -> Schedulers:
+def schedulers(state: StateFolder | None, *, now: datetime) -> Schedulers:
     """Return who is alive and who was there last."""
     if state is None:
         return Schedulers()
@@ -125,6 +126,9 @@ def state_word(claims: ClaimStore, record: Record) -> str:
     if lives is None:
         # A claim that was let go of before it started is nobody's, whatever made it.
         return "claimed" if record.owner is None and record.last in _TAKEN_UP_LATER else "unknown"
+    if record.last in _TAKEN_UP_LATER:
+        # Nothing of it has started and nothing of it is lost: whoever looks takes it up (L10).
+        return State.CLAIMED.value
     # A durable run goes on without its owner: what was last heard of it is that it runs.
     return record.written_state.value if record.is_durable else "lost"
 
@@ -147,6 +151,20 @@ def lease_words(record: Record) -> str:
     pid = "?" if record.owner is None else record.owner.pid
     seconds = round(LEASE.total_seconds())
     return f"pid {pid}, which claimed it, is gone; taken back once its lease of {seconds} s lapses"
+
+
+def is_left_unstarted(claims: ClaimStore, record: Record) -> bool:
+    """Return whether an open claim was not started and its owner is gone: it is owed again."""
+    waits = record.end is None and record.last in _TAKEN_UP_LATER
+    if not waits or record.claim.get("detached"):
+        return False
+    return owner_lives(claims, record) is False
+
+
+def unstarted_words(record: Record) -> str:
+    """Return what is known of a claim that `is_left_unstarted`."""
+    pid = "?" if record.owner is None else record.owner.pid
+    return f"not started, and its owner (pid {pid}) is gone: a scheduler takes it up"
 
 
 def is_unwatched(claims: ClaimStore, record: Record) -> bool:

@@ -314,7 +314,7 @@ class _Lister:
     def _note(self, state: str, due: Due | None, retrying: Record | None) -> str:
         if retrying is not None:
             return str(retrying.events[-1].get("detail") or "")
-        if state == "waiting" and due is None:
+        if state in ("waiting", "owed") and due is None:
             return "claimed, not started yet"
         if due is None:
             return ""
@@ -341,7 +341,10 @@ class _Lister:
             return "paused", None, paused.since
         unstarted = _standing(mine, ("retrying", "buffered", "claimed"))
         if unstarted is not None:
-            return unstarted
+            word, count, since = unstarted
+            # Where no scheduler is alive, nobody is there to whom it could come.
+            owed = word == State.WAITING.value and not self.alive.alive
+            return (State.OWED.value if owed else word), count, since
         if not routine.enabled:
             return "disabled", None, None
         if name in self.no_agent:

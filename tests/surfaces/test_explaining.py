@@ -1,5 +1,6 @@
 """`explain`: one first line for every way in which a slot can have no turn."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -201,6 +202,25 @@ def test_a_day_of_which_nothing_is_recorded_is_named_as_its_zone_has_it(ws):
 
     assert "nothing is recorded of often on 2026-11-24" in answer.err
     assert "routines explain often 2026-11-24" in answer.err
+
+
+def test_a_slot_that_was_claimed_and_not_started_by_who_is_gone_is_owed_and_not_lost(audit):
+    from routines.agents.identity import process_identity
+    from tests.builders import owner
+
+    gone = owner(**(process_identity() or {})).to_json() | {"pid": 2**22 - 1}
+    audit.done("nightly-audit", berlin("2026-11-28 03:00"))
+    audit.claim("nightly-audit", berlin("03:00"), owner=gone).let_go()
+
+    left = f"not started, and its owner (pid {2**22 - 1}) is gone: a scheduler takes it up"
+    assert verdict(audit, "nightly-audit") == f"claimed since Sun 29 Nov 03:00: {left}"
+    assert left in audit.ask("history", "nightly-audit", width=160).out
+    told = audit.ask("doctor", "--only", "turns,outcomes", width=200)
+    assert told.code == 0
+    assert "; 1 claimed and not started: the next scheduler takes it up" in told.out
+    listed = audit.ask("list", width=120).out
+    assert "lost" not in listed
+    assert re.search(r"nightly-audit +owed ", listed)
 
 
 def test_a_turn_whose_owner_is_gone_is_lost(audit):

@@ -548,7 +548,9 @@ def test_each_row_of_a_job_that_has_not_ended_names_the_job(queue: World) -> Non
     assert claimed is not None
     jobs.settle("again", claimed.token, "interrupted", detail="the power went")
     job_claim(queue, "elsewhere", builders.owner()).let_go()
-    job_claim(queue, "gone", gone()).let_go()
+    lost = job_claim(queue, "gone", gone())
+    lost.append(Event.STARTED, at=queue.clock.now(), owner=gone().to_json())
+    lost.let_go()
     parked = job_claim(queue, "parked", host.owner())
     parked.append(Event.PARKED, at=queue.clock.now(), detail="connection refused")
     parked.let_go()
