@@ -21,6 +21,8 @@ from routines.store.claims import ClaimStore
 from routines.store.switches import Switch, SwitchStore
 
 START = "start"
+# Of a scheduler with --external-clock alone nobody may expect that it starts a slot.
+BROUGHT = "starts once fire or tick brings it: slots come from outside"
 # Its policies are in the memory of its scheduler, and not in the files.
 LAST_GOOD_DECIDES = "what its last good version says: a stale edit"
 # Ending the processes of a turn takes a little longer than its limit says.
@@ -62,7 +64,7 @@ class Decider:
             or self._overlap(routine, due)
             or self._waits(routine, due)
             or self._limited(routine, due)
-            or START
+            or (BROUGHT if self._alive.waits_for_outside else START)
         )
 
     def paused(self, name: str, zone_key: str, due: datetime) -> str:

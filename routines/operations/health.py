@@ -187,6 +187,8 @@ def _one_scheduler(one: Scheduler, now: datetime) -> Finding:
         hint = "stopped (SIGSTOP), or waiting for its disk: end it, or let it go on"
         return Finding(Level.FAIL, "scheduler", text, hint)
     text = f"alive {where}, {humanize(age(now, one.started_at))}, {one.version}"
+    if one.external_clock:
+        text += ", starts no slot (--external-clock)"
     return Finding(Level.OK, "scheduler", f"{text}, beat {humanize(silent)} ago")
 
 

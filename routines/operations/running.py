@@ -207,7 +207,8 @@ def start(
         companion=companion,
     )
     others = schedulers(context.state, now=context.clock.now()).live
-    for line in start_lines(context, [str(other.owner.get("pid")) for other in others]):
+    beside_us = [str(other.owner.get("pid")) for other in others]
+    for line in start_lines(context, beside_us, external_clock=external_clock):
         sys.stderr.write(line + "\n")
     if companion is not None:
         sys.stderr.write(companion.line + "\n")
@@ -216,13 +217,18 @@ def start(
     return asyncio.run(serve(engine, grace=grace, leave_turns=leave_turns, beside=beside))
 
 
-def start_lines(context: Context, others: Sequence[str]) -> list[str]:
+def start_lines(
+    context: Context, others: Sequence[str], *, external_clock: bool = False
+) -> list[str]:
     """Return what `start` says first: root, state, what is armed, with which programs."""
     workspace = context.workspace
+    armed = _armed_words(workspace)
+    if external_clock:
+        armed = f"nothing, {armed} would be: slots come from outside, by fire or tick"
     lines = [
         f"root      {context.short(context.root.path)} ({context.root.found_by.value})",
         f"state     {context.short(context.root.state)}",
-        f"armed     {_armed_words(workspace)}",
+        f"armed     {armed}",
     ]
     lines += [f"broken    {one.place()}: {one.message}" for one in workspace.problems]
     path = context.environ.get("PATH", "")

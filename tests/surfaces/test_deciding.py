@@ -37,6 +37,13 @@ def test_with_nothing_in_the_way_it_starts(ws):
     assert decisions(ws, "daily", "-n", "2") == ["start", "start"]
 
 
+def test_where_slots_come_from_outside_none_starts_by_itself(ws):
+    ws.scheduler(external_clock=True)
+    ws.cron("daily", "0 9 * * *")
+
+    assert first(ws, "daily") == "starts once fire or tick brings it: slots come from outside"
+
+
 def test_without_a_scheduler_it_would_be_owed(ws):
     ws.cron("daily", "0 9 * * *")
 

@@ -498,6 +498,20 @@ def test_start_says_what_is_armed_and_where_in_few_words(ws):
         "agent     echo, built in",
         "agent     own: ~/agents/agent.sh",
     ]
+    outside = start_lines(context, [], external_clock=True)
+    assert outside[2] == (
+        "armed     nothing, 1 of 1 routine, 1 by name would be: slots come from outside, by fire or tick"
+    )
+
+
+def test_head_of_list_and_doctor_say_when_slots_come_from_outside(ws):
+    ws.cron("daily", "0 9 * * *")
+    ws.scheduler(external_clock=True)
+
+    assert ", slots come from outside" in ws.ask("list", width=120).out
+    assert ", starts no slot (--external-clock)" in ws.ask("doctor", "--only", "scheduler").out
+    ws.scheduler(scheduler_id="another")
+    assert "from outside" not in ws.ask("list", width=120).out
 
 
 def test_next_says_what_it_leaves_out_and_why(ws):

@@ -74,7 +74,8 @@ def _who(found: Schedulers, times: Times, *, wide: bool) -> str:
         inside = (f"pid {first.owner.get('pid', '?')}", host, first.version)
         text += f" ({', '.join(escape(part) for part in inside if part)})"
     more = len(found.live) - 1
-    return text + (f" and {more} more" if more else "")
+    text += f" and {more} more" if more else ""
+    return f"{text}, slots come from outside" if found.waits_for_outside else text
 
 
 def _minute(instant: datetime) -> datetime:
