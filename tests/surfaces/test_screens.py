@@ -509,7 +509,8 @@ def test_head_of_list_and_doctor_say_when_slots_come_from_outside(ws):
     ws.scheduler(external_clock=True)
 
     assert ", slots come from outside" in ws.ask("list", width=120).out
-    assert ", starts no slot (--external-clock)" in ws.ask("doctor", "--only", "scheduler").out
+    doctor = ws.ask("doctor", "--only", "scheduler", width=120)
+    assert ", starts no slot (--external-clock)" in doctor.out
     ws.scheduler(scheduler_id="another")
     assert "from outside" not in ws.ask("list", width=120).out
 
