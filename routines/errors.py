@@ -238,12 +238,31 @@ class UnknownWakeup(RoutinesError):
 
 
 class UnknownSession(RoutinesError):
-    """No session has the requested name."""
+    """No session has the requested name, or nothing was said in it yet.
+
+    Attributes:
+        session: Its name.
+    """
 
     code = "unknown-session"
 
-    def __init__(self, session: str, known: Collection[str] = ()) -> None:
+    def __init__(
+        self, session: str, known: Collection[str] = (), *, routine: str | None = None
+    ) -> None:
+        """Say what is missing.
+
+        Args:
+            session: Its name.
+            known: The names of others, for one that is near.
+            routine: The routine whose conversation this will be; None if it is no one's.
+        """
         self.session = session
+        if routine is not None:
+            super().__init__(
+                f"session {session!r} has had no turn yet",
+                hint=f"its first turn makes the conversation: routines run {routine}",
+            )
+            return
         near = _nearest(session, known)
         super().__init__(
             f"there is no session {session!r}",

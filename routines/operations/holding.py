@@ -91,7 +91,10 @@ def session_open(context: Context, session: str) -> int:
     state = context.writable_state
     ledger = SessionStore(state).peek(session)
     if ledger is None or ledger.agent is None:
-        raise UnknownSession(session, [one.session for one in SessionStore(state).all()])
+        name = routine_of(session)
+        mine = name if name in context.workspace.names else None
+        known = [one.session for one in SessionStore(state).all()]
+        raise UnknownSession(session, known, routine=mine)
     spec = context.workspace.settings.spec_of(ledger.agent)
     if spec is None or spec.interactive is None:
         raise UsageError(

@@ -146,6 +146,16 @@ def test_next_says_what_a_coming_slot_waits_for(claude):
     assert coming.endswith("(session open: claude --resume n-1) still")
 
 
+def test_a_conversation_that_has_not_begun_is_not_opened_and_says_how_it_begins(claude):
+    claude.cron("dailies", "0 9 * * *")
+
+    answer = claude.ask("session", "open", "dailies")
+
+    assert answer.code == 1
+    assert "session 'routine:dailies' has had no turn yet" in answer.err
+    assert "routines run dailies" in answer.err
+
+
 def test_a_conversation_whose_id_is_not_known_yet_is_not_opened(ws):
     ws.program("codex", "touch opened")
     ws.settings("agent: codex\n")
