@@ -163,7 +163,7 @@ class Claimer:
             # It stays armed; what it passes over is counted when it is resumed.
             done.done.append(name)
             return None
-        owed = self._owed(routine, timetable, until, done)
+        owed = self._owed(routine, timetable, now, until, done)
         if owed is None:
             done.done.append(name)
             return None
@@ -185,7 +185,12 @@ class Claimer:
         return self._admit(routine, decided.run, decided.trigger, now, done)
 
     def _owed(
-        self, routine: Routine, timetable: Timetable, until: datetime, done: Pass
+        self,
+        routine: Routine,
+        timetable: Timetable,
+        now: datetime,
+        until: datetime,
+        done: Pass,
     ) -> Owed | None:
         newest = timetable.newest_due(until)
         if newest is None or self._is_dealt_with(routine.name, newest):
@@ -204,13 +209,13 @@ class Claimer:
         if previous is not None and self._is_dealt_with(routine.name, previous):
             # On time that is all: names are looked up, nothing is listed (D11).
             return Owed(base=previous, newest=newest, previous=None)
-        newest_claim, ahead = self._claims.newest_slot(routine.name, until=until)
-        if ahead and ahead[-1] > until + ONE_PASS:
+        newest_claim, ahead = self._claims.newest_slot(routine.name, until=now)
+        if ahead and ahead[-1] > now + ONE_PASS:
             log.warning(
                 "claims-in-the-future",
                 extra={"routine": routine.name, "count": len(ahead), "newest": str(ahead[-1])},
             )
-        given_up = self._cursors.newest_missed(routine.name, until=until)
+        given_up = self._cursors.newest_missed(routine.name, until=now)
         return find_owed(
             timetable,
             since=cursor.since,
