@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # What is not a terminal gets a width that a log or a mail can show.
 NOT_A_TERMINAL = 120
 NARROW, WIDE = 80, 120
+# A word of the command line may be of megabytes, and its error would fill the screen.
+_LONGEST_SAID = 2000
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -119,6 +121,16 @@ class Call:
         from routines.cli.escape import escape
 
         click.echo(escape(text), err=True)
+
+
+def say_error(message: object, hint: object, *, lines_kept: bool = False) -> None:
+    """Say on stderr what is wrong and what to do about it, a line each; harmless and bounded."""
+    from routines.cli.escape import block, fit, line
+
+    harmless = block if lines_kept else line
+    for word, text in (("Error", message), ("Hint", hint)):
+        if text:
+            click.echo(f"{word}: {fit(harmless(str(text)), _LONGEST_SAID)}", err=True)
 
 
 def is_terminal() -> bool:

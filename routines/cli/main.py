@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from routines.cli.call import Call, NearGroup, root_option
+from routines.cli.call import Call, NearGroup, root_option, say_error
 from routines.domain.clock import Clock
 from routines.errors import RoutinesError, WakeupRefused
 from routines.version import VERSION
@@ -22,8 +22,6 @@ EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 2, 3, 130
 
 # What a write to stdout says of a full or broken disk below it.
 _NOT_WRITTEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-# A word of the command line may be of megabytes, and its error would fill the screen.
-_LONGEST_SAID = 2000
 
 # The module below `commands` that each command is in, in the order of the help.
 COMMANDS = {
@@ -282,12 +280,7 @@ class _Boundary:
             whole = {key: error.get(key) for key in ("code", "message", "hint", "path", "line")}
             self._call.answer({"error": whole})
             return
-        from routines.cli.escape import block, fit, line
-
-        harmless = block if lines_kept else line
-        for word, text in (("Error", error["message"]), ("Hint", error.get("hint"))):
-            if text:
-                click.echo(f"{word}: {fit(harmless(str(text)), _LONGEST_SAID)}", err=True)
+        say_error(error["message"], error.get("hint"), lines_kept=lines_kept)
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ class Arming:
         self._known: dict[str, Cursor] = {}
         self._had: set[str] = set()
 
-    def arm(self, definitions: Definitions, now: datetime) -> list[str]:
-        """Bring every cursor up to date; return the routines that could not be looked at."""
+    def arm(self, definitions: Definitions, now: datetime) -> dict[str, StoreError]:
+        """Bring every cursor up to date; return the routines whose cursor could not be, and why."""
         wanted = {
             routine.name: Standing.ARMED if routine.enabled else Standing.DISABLED
             for routine in definitions.routines.values()
@@ -71,14 +71,14 @@ class Arming:
         self._had |= wanted.keys()
         wanted |= dict.fromkeys(gone, Standing.ABSENT)
         self._first_seen(definitions, wanted, now)
-        failed = []
+        failed: dict[str, StoreError] = {}
         for name, standing in wanted.items():
             try:
                 self._bring_up(name, definitions.routines.get(name), standing, now)
-            except StoreBusy:
-                failed.append(name)
+            except StoreBusy as error:
+                failed[name] = error
             except StoreError as error:
-                failed.append(name)
+                failed[name] = error
                 log.error(  # noqa: TRY400 - the cause is in the message
                     "cursor-not-written", extra={"routine": name, "error": error.message}
                 )

@@ -22,7 +22,7 @@ from routines.engine.claim_lines import session_of
 from routines.engine.definitions import Definitions
 from routines.engine.needs import Needs, Ready
 from routines.engine.overlapping import Overlaps
-from routines.engine.passes import Pass
+from routines.engine.passes import Pass, trouble
 from routines.engine.recovering import Recoverer
 from routines.engine.slots import Slots
 from routines.engine.work import Work
@@ -118,11 +118,11 @@ class Claimer:
                 except StoreBusy:
                     done.busy.append(name)
                 except StoreError as error:
-                    done.faults[name] = error.message
+                    done.faults[name] = error
                 except Exception as error:
                     # A schedule or an agent of a host may fail in any way: it is this routine's.
                     log.exception("decide-failed", extra={"routine": name})
-                    done.faults[name] = f"{type(error).__name__}: {error}"
+                    done.faults[name] = trouble(error)
                 else:
                     if one is not None:
                         wanted.append(one)
@@ -132,7 +132,7 @@ class Claimer:
                 self._after_claim(one, claim, done)
             except (StoreError, OSError) as error:
                 # The others are claimed and wait to be started, whatever ails this one.
-                done.faults[one.routine.name] = str(error)
+                done.faults[one.routine.name] = trouble(error)
         self._count(done.missed)
         return done
 
@@ -356,7 +356,7 @@ class Claimer:
             done.unstarted.append(claim.record.path)
             done.done.append(name)
         elif isinstance(claim, StoreError):
-            done.faults[name] = claim.message
+            done.faults[name] = claim
         else:
             log.info("duplicate", extra={"routine": name, "slot": str(one.draft.occurrence.ref)})
             done.done.append(name)

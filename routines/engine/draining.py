@@ -20,7 +20,7 @@ from routines.domain.zones import day_of, zone
 from routines.engine.claim_lines import claim_line
 from routines.engine.definitions import Definitions
 from routines.engine.needs import Needs, Ready
-from routines.engine.passes import Pass
+from routines.engine.passes import Pass, trouble
 from routines.engine.session_work import work_in_session
 from routines.engine.unstarted import Unstarted
 from routines.engine.work import Work
@@ -137,15 +137,18 @@ class Drainer:
             found.append((job.place.order if job is not None else (0, 1 << 62), entry))
         return sorted(found, key=lambda one: one[0])
 
-    def _safely(self, what: str, take: Callable[..., None], *args: object) -> None:
+    def _safely(
+        self, what: str, take: Callable[..., None], one: object, now: datetime, done: Pass
+    ) -> None:
         """Take one; what goes wrong with it keeps no other from starting."""
         try:
-            take(*args)
+            take(one, now, done)
         except StoreBusy:
             # Another process has it this moment: next second. One that is back in the queue is
             # in no list by then, and would wait for the look of the next minute.
             self._unstarted.look_soon()
         except (RoutinesError, OSError) as error:
+            done.troubles[what] = trouble(error)
             log.error("job-failed", extra={"job": what, "error": str(error)})  # noqa: TRY400
 
     # What is queued -----------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from routines.engine.lifecycle import Lifecycle
 from routines.engine.looking import LOOK_EVERY
 from routines.engine.managing import Wakeups
 from routines.engine.off_loop import in_thread
-from routines.engine.passes import Pass
+from routines.engine.passes import Pass, Ticked
 from routines.engine.pausing import Pausing
 from routines.engine.recipients import reply_to
 from routines.engine.running import Running, turn_of_caller
@@ -118,20 +118,25 @@ class Engine(Lifecycle):
         Args:
             names: Only these routines; all of them if None.
         """
+        return (await self.tick_through(names)).records
+
+    async def tick_through(self, names: Iterable[str] | None = None) -> Ticked:
+        """Do what `tick` does; return also what the store refused."""
         self._check_usable()
         chosen = None if names is None else list(names)
         until, patience = self._clock.now(), self._clock.awake() + PATIENCE_S
-        records: list[Record | None] = []
+        ticked = Ticked([], {})
         while True:
             done = await self._pass(chosen, patience=PATIENCE_S, until=until)
-            records += done.settled
+            ticked.records.extend(done.settled)
+            ticked.refused.update(done.troubles | done.faults)
             turns = [self._in_flight[ready.claim.record.ref].done for ready in done.ready]
             left = [self._see_claim_through(path, takes_place=True) for path in done.unstarted]
-            records += await asyncio.gather(*turns, *left)
+            ticked.records.extend(await asyncio.gather(*turns, *left))
             if turns or left or await self._authorizer.answered():
                 continue
             if not done.busy or self._clock.awake() >= patience:
-                return records
+                return ticked
             # Another process looks at one of its claims this moment.
             await self._clock.wait(_AGAIN_S, asyncio.Event())
 

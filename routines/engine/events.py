@@ -100,8 +100,8 @@ class Events:
             if self._waiting.get(name) != why:
                 self.emit("waiting", name, {"why": why})
         self._waiting = done.waiting
-        for name, why in done.faults.items():
-            self.emit("fault", name, {"error": why})
+        for name, error in done.faults.items():
+            self.emit("fault", name, {"error": error.message})
 
     def tell_pass(self, facts: PassFacts) -> None:
         """Tell the host how a pass went."""

@@ -32,7 +32,7 @@ from routines.engine.recovering import Recoverer
 from routines.engine.seeing_through import SeeingThrough, Seen
 from routines.engine.taking_up import TakingUp
 from routines.engine.waking import Waker
-from routines.errors import StoreError
+from routines.errors import StoreBusy, StoreError
 from routines.store.cancels import Cancel, CancelStore
 from routines.store.job_work import JobWork
 from routines.store.jobs import JobStore
@@ -203,9 +203,9 @@ class Looker:
         edited = self._definitions.look(now)
         if edited or self._known is None:
             self._tell_edits()
-        if edited or self._arm_again:
-            self._arm(now)
         done = Pass()
+        if edited or self._arm_again:
+            self._arm(now, done)
         try:
             self.taking_up.recover(now, done, until=until)
             if self._alive_since is None:
@@ -334,7 +334,7 @@ class Looker:
             log.info(word, extra={"routine": name or None})
         self._faulty = faults
 
-    def _arm(self, now: datetime) -> None:
+    def _arm(self, now: datetime, done: Pass) -> None:
         failed = self._arming.arm(self._definitions, now)
         if self._arm_again:
             self.agenda.rebuild(self._fired_here, now)
@@ -343,6 +343,8 @@ class Looker:
         # The cursors of those that failed are tried again at the next pass.
         self._arm_again = bool(failed)
         self._not_armed = frozenset(failed)
+        # Another process that moves a cursor this moment does what we would have done.
+        done.troubles |= {k: v for k, v in failed.items() if not isinstance(v, StoreBusy)}
         if self._presence is not None:
             armed = (r for r in self._fired_here.values() if r.enabled)
             faults = self._definitions.faults
@@ -470,6 +472,7 @@ class Looker:
         woken = self._waker.fire_due(now, until=until)
         done.ready += woken.ready
         done.settled += woken.settled
+        done.troubles |= woken.troubles
         self._wakeup_waits = woken.waiting
         if woken.unstarted:
             self.taking_up.unstarted.look_soon()
@@ -487,6 +490,7 @@ class Looker:
         except StoreError as error:
             # A queue that can't be read keeps no routine from its slot.
             log.error("jobs-not-read", extra={"error": error.message})  # noqa: TRY400
+            done.troubles["jobs"] = error
             if owed:
                 self.taking_up.unstarted.look_soon()
 

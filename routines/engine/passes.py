@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from routines.domain.record import Record
 from routines.engine.needs import Ready
+from routines.errors import RoutinesError, StoreError
+from routines.store import files
 from routines.store.cancels import Cancel
 from routines.store.cursors import Missed
 
@@ -20,6 +22,7 @@ class Pass:
         unstarted: Paths of claims that were made and have to wait: for their predecessor, or for
             their session after all.
         faults: Routines that the store refused.
+        troubles: What else could not be done, by routine, wake-up, job or claim.
         busy: Routines whose lock another process had.
         done: Routines about which nothing is left to do now.
         superseding: Running turns that were asked to make way for a newer slot.
@@ -32,9 +35,35 @@ class Pass:
     missed: list[Missed] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)
     unstarted: list[str] = field(default_factory=list)
-    faults: dict[str, str] = field(default_factory=dict)
+    faults: dict[str, RoutinesError] = field(default_factory=dict)
+    troubles: dict[str, RoutinesError] = field(default_factory=dict)
     busy: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     superseding: list[Cancel] = field(default_factory=list)
     unarmed: list[str] = field(default_factory=list)
     sessions: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What the passes of one `tick` came to.
+
+    Attributes:
+        records: What its turns came to, None for one that was claimed and not started, and what
+            else was settled.
+        refused: What the store refused, by routine, wake-up, job or claim.
+    """
+
+    records: list[Record | None]
+    refused: dict[str, RoutinesError]
+
+
+def trouble(error: Exception) -> RoutinesError:
+    """Return *error* as one that says in words, and with a code, what is wrong."""
+    if isinstance(error, RoutinesError):
+        return error
+    if isinstance(error, OSError):
+        if error.errno is None:
+            return StoreError(str(error))
+        return files.fault(error, "write", str(error.filename or "the state folder"))
+    return RoutinesError(f"{type(error).__name__}: {error}")

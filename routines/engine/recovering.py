@@ -51,6 +51,7 @@ class Recovered:
         followed: Likewise claims whose durable run goes on, and that nobody watches.
         look_at: When the next retry is due; None if none waits.
         rerun: Whether an interrupted turn is to be run again.
+        troubles: What could not be looked after, by entry, with why.
     """
 
     settled: list[Record]
@@ -58,6 +59,7 @@ class Recovered:
     followed: list[Claim] = field(default_factory=list)
     look_at: datetime | None = None
     rerun: bool = False
+    troubles: dict[str, StoreError | OSError] = field(default_factory=dict)
 
 
 class Recoverer:
@@ -98,6 +100,7 @@ class Recoverer:
                 self._recover_one(entry, server_now, result, keep_unstarted=keep_unstarted)
             except (StoreError, OSError) as error:
                 # One claim that can't be settled keeps no other from it; it is tried again.
+                result.troubles[entry.name] = error
                 log.error(  # noqa: TRY400 - the cause is in the message
                     "recover-failed", extra={"entry": entry.name, "error": str(error)}
                 )

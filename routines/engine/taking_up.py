@@ -20,7 +20,7 @@ from routines.engine.definitions import Definitions, edited
 from routines.engine.draining import entry_of
 from routines.engine.needs import Needs
 from routines.engine.overlapping import Overlaps
-from routines.engine.passes import Pass
+from routines.engine.passes import Pass, trouble
 from routines.engine.recovering import Recoverer
 from routines.engine.unstarted import Unstarted
 from routines.engine.verdicts import Verdict, cancelled
@@ -96,6 +96,7 @@ class TakingUp:
         self.owed_jobs = []
         recovered = self._recoverer.recover()
         done.settled += recovered.settled
+        done.troubles |= {k: trouble(v) for k, v in recovered.troubles.items()}
         self.look_at(now if recovered.rerun else recovered.look_at)
         # Jobs go by the order of their queue: whoever drains that takes them up.
         jobs = [claim for claim in recovered.owed_again if claim.occurrence.is_job]
@@ -116,6 +117,7 @@ class TakingUp:
             except (RoutinesError, OSError) as error:
                 claim.let_go()
                 self.unstarted.hold_back(claim.record.ref, awake)
+                done.troubles[claim.record.ref] = trouble(error)
                 log.error(  # noqa: TRY400 - the cause is in the message
                     "take-up-failed", extra={"ref": claim.record.ref, "error": str(error)}
                 )

@@ -17,6 +17,7 @@ from routines.domain.zones import zone
 from routines.engine.authorizing import Authorizer
 from routines.engine.definitions import Definitions
 from routines.engine.needs import Needs, Ready
+from routines.engine.passes import trouble
 from routines.engine.recipients import reply_to
 from routines.engine.session_work import work_in_session
 from routines.engine.work import Work
@@ -43,6 +44,7 @@ class Woken:
         deferred: Those whose session is busy, put off.
         unstarted: Paths of claims that were made and have to wait for their session after all.
         waiting: Whether one is left due, for it has no place, or no answer yet.
+        troubles: Those that could not be fired, with why.
     """
 
     ready: list[Ready] = field(default_factory=list)
@@ -50,6 +52,7 @@ class Woken:
     deferred: list[str] = field(default_factory=list)
     unstarted: list[str] = field(default_factory=list)
     waiting: bool = False
+    troubles: dict[str, RoutinesError] = field(default_factory=dict)
 
 
 class Waker:
@@ -97,6 +100,7 @@ class Waker:
                 # Its session's agent is setting or cancelling one this moment: next second.
                 woken.waiting = True
             except (RoutinesError, OSError) as error:
+                woken.troubles[hint.id] = trouble(error)
                 log.error(  # noqa: TRY400 - the cause is in the message
                     "wake-failed", extra={"wakeup": hint.id, "error": str(error)}
                 )

@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
@@ -24,7 +25,14 @@ from routines.engine.events import EngineEvent
 from routines.engine.lifecycle import Limits
 from routines.engine.measuring import PassFacts
 from routines.engine.running import Running
-from routines.errors import InvalidFiles, NoScheduler, StateUnusable, StoreError, UnknownRoutine
+from routines.errors import (
+    InvalidFiles,
+    NoScheduler,
+    RoutinesError,
+    StateUnusable,
+    StoreError,
+    UnknownRoutine,
+)
 from routines.operations.agents_found import AgentFound, agents_found, with_versions
 from routines.operations.context import Context
 from routines.operations.entries import reply_of
@@ -42,6 +50,10 @@ log = logging.getLogger("routines")
 
 _T = TypeVar("_T")
 
+_WHY_NOT_STARTED = (
+    "its process ended at once: mostly the disk is full (`routines doctor`). What it could still"
+    " say is in {state}/output"
+)
 # As a shell tells of a program that ^C ended.
 _INTERRUPTED = 130
 # As for a session that is busy: what was asked for has to be asked for again.
@@ -90,11 +102,14 @@ class TickResult:
     Attributes:
         counts: How many occurrences ended in which outcome; those that have to wait on by their
             state.
-        exit_code: 0 if all that it claimed completed, or nothing was due.
+        exit_code: 0 if all that it claimed completed, or nothing was due; 1 with any
+            error.
+        errors: What is owed and could not be dealt with, one for each kind of refusal.
     """
 
     counts: dict[str, int]
     exit_code: int
+    errors: tuple[RoutinesError, ...] = ()
 
 
 class Companion(Protocol):
@@ -386,8 +401,7 @@ async def _run_by_hand(
     if record is None:
         raise StoreError(
             f"{running.ref} was not started",
-            hint=f"its process ended at once: mostly the disk is full (`routines doctor`). What it"
-            f" could still say is in {context.root.state}/output",
+            hint=_WHY_NOT_STARTED.format(state=context.root.state),
         )
     return record, interrupted
 
@@ -451,14 +465,44 @@ def _ended(record: Record) -> str:
 
 
 def tick(context: Context, names: list[str]) -> TickResult:
-    """Do one pass, wait for its turns, and count how they ended."""
+    """Do one pass, wait for its turns, and count how they ended.
+
+    What the store refuses keeps nothing else from its turn, and is told beside the counts.
+    """
     for name in names:
         _check_known(context, name)
     engine = engine_of(context, live=False, is_scheduler=False)
-    records = asyncio.run(_opened(engine, lambda: engine.tick(names or None)))
+    ticked = asyncio.run(_opened(engine, lambda: engine.tick_through(names or None)))
+    records = ticked.records
     counts = Counter(
         (record.outcome or record.written_state).value for record in records if record is not None
     )
     clean = (Outcome.COMPLETED, Outcome.SKIPPED, Outcome.MISSED)
     failed = any(record is None or record.outcome not in clean for record in records)
-    return TickResult(dict(counts), 1 if failed else 0)
+    # Of a routine that was not asked about nobody wants to hear.
+    others = set(context.workspace.names).difference(names) if names else set()
+    errors = _told({key: why for key, why in ticked.refused.items() if key not in others})
+    unstarted = sum(record is None for record in records)
+    if unstarted:
+        errors.append(
+            StoreError(
+                f"{unstarted} claimed and not started; the next tick takes up what is left of it",
+                hint=_WHY_NOT_STARTED.format(state=context.root.state),
+            )
+        )
+    return TickResult(dict(counts), 1 if failed or errors else 0, tuple(errors))
+
+
+def _told(refused: Mapping[str, RoutinesError]) -> list[RoutinesError]:
+    """Return one error for each kind and hint: a full disk refuses everything alike."""
+    alike: dict[tuple[str, str | None], list[tuple[str, RoutinesError]]] = {}
+    for key, error in refused.items():
+        alike.setdefault((error.code, error.hint), []).append((key, error))
+    told = []
+    for found in alike.values():
+        key, first = found[0]
+        more = f" (and {len(found) - 1} more like it)" if len(found) > 1 else ""
+        error = copy(first)
+        error.message = f"{key}: {first.message}{more}"
+        told.append(error)
+    return told

@@ -181,6 +181,31 @@ def test_on_a_full_disk_nothing_runs_and_the_loop_lives(workspace):
         assert workspace.open() == []
 
 
+def test_a_tick_on_a_full_disk_says_so_and_what_else_it_did(workspace):
+    with mounted(workspace.state, "1m"):
+        workspace.agent("echo begun >> $LOG").routine("other")
+        assert workspace.cli("tick").returncode == 0
+        workspace.due()
+        fill(workspace.state)
+        done = workspace.cli("tick")
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert "digest: can't" in done.stderr
+        assert "ENOSPC" in done.stderr
+        code, said = workspace.json("tick")
+        assert (code, said["error"]["code"]) == (1, "not-durable")
+        # Never seen before: its cursor can't be written, and it would never come to owe anything.
+        os.remove(workspace.root / "routines" / "digest.yaml")
+        workspace.routine("new", cron="* * * * *")
+        done = workspace.cli("tick")
+        assert done.returncode == 1
+        assert "new: can't" in done.stderr
+        assert "nothing was due" not in done.stdout
+        drain(workspace.state)
+        assert workspace.cli("tick").returncode == 0
+        assert workspace.log() == []
+
+
 def test_a_turn_that_finished_on_a_full_disk_is_settled_later_and_not_repeated(workspace):
     # D4
     with mounted(workspace.state, "1m"):

@@ -1,5 +1,6 @@
 """The commands that act, through real turns: what they print and exit with."""
 
+import errno
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from routines.domain.wake_request import WakeRequest
 from routines.domain.wake_texts import tools
 from routines.domain.wakeup import DEFAULT_BOUNDS
 from routines.domain.zones import zone
+from routines.store import files
 from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore
@@ -123,6 +125,27 @@ def test_fire_of_a_slot_that_waited_says_how_it_ended(echo):
 def test_tick_says_when_nothing_was_due(echo):
     assert echo.ask("tick").out == "nothing was due\n"
     assert json.loads(echo.ask("tick", "--json").out) == {}
+
+
+def test_tick_tells_what_could_not_be_claimed_beside_what_it_did(echo, monkeypatch):
+    echo.routine("good", 'cron: "0 * * * *"\n')
+    echo.seen("good", {"cron": ["0 * * * *"], "tz": "Europe/Berlin"})
+    echo.routine("bad", 'cron: "0 * * * *"\n')
+    echo.seen("bad", {"cron": ["0 * * * *"], "tz": "Europe/Berlin"})
+    echo.ask("run", "bad")
+    real = os.link
+
+    def full(source, path):
+        if "/claims/bad/" in path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(source, path)
+
+    monkeypatch.setattr(files.calls, "link", full)
+    answer = echo.ask("tick", "--json")
+    said = json.loads(answer.out)
+    assert answer.code == 1
+    assert said.pop("error")["code"] == "not-durable"
+    assert said == {"completed": 1}
 
 
 def test_wake_answers_when_and_how_to_cancel(echo):
