@@ -90,7 +90,7 @@ def _end_of(held: HeldTurn, result: TurnResult) -> tuple[Outcome, Reason | None,
         detail = f"{said}: {result.detail}" if result.detail else said
         return Outcome.FAILED, Reason.NOT_STARTED, detail
     if held.cancelled_by is not None and result.outcome is Outcome.CANCELLED:
-        verdict = cancelled(held.cancelled_by, result.detail)
+        verdict = cancelled(held.cancels.with_reason(held.cancelled_by), result.detail)
         return verdict.outcome, verdict.reason, verdict.detail
     return result.outcome, result.reason, result.detail
 

@@ -292,7 +292,8 @@ class Recoverer:
                     return Outcome.SUPERSEDED, None, f"by {line['newer']}"
                 person, lane = bool(line.get("person", True)), bool(line.get("lane"))
                 outcome, reason = end_of_cancel(person=person, lane=lane)
-                return outcome, reason, "its owner died while it was being ended"
+                died = "its owner died while it was being ended"
+                return outcome, reason, "; ".join(filter(None, (self._why_cancelled(record), died)))
             case Recovery.END_AND_INTERRUPT:
                 return Outcome.INTERRUPTED, Reason.OWNER_DIED, f"{who} died during the turn"
             case Recovery.PRESUME:
@@ -304,6 +305,12 @@ class Recoverer:
                 return Outcome.FAILED, Reason.NOT_STARTED, f"{who} died before it started"
             case _:
                 return Outcome.INTERRUPTED, Reason.OWNER_UNKNOWN, "the claim can't be read"
+
+    def _why_cancelled(self, record: Record) -> str:
+        """Return the reason of the cancel that was taken up; its line does not have it."""
+        cancels = CancelStore(self._state)
+        asked = cancels.accepted(record.ref)
+        return "" if asked is None or asked.newer else cancels.with_reason(asked).reason
 
     def _who_cancelled(self, record: Record) -> str | None:
         line = record.newest(Event.CANCELLING)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from routines.domain.outcome import Outcome
 from routines.domain.record import Record
 from routines.errors import UnknownOccurrence
 from routines.operations.context import Context
@@ -44,11 +45,30 @@ def cancel(context: Context, ref: str, *, reason: str) -> list[CancelResult]:
     named = ref in context.workspace.names
     targets = open_targets(context, claims, ref) if named or not settled else []
     if not targets and not settled:
+        return [_of_ended(context, ref, named=named)]
+    results = [cancel_one(context, claims, record, reason) for record in targets]
+    return results + [CancelResult(one.ref, "cancelled before it started") for one in settled]
+
+
+def _of_ended(context: Context, ref: str, *, named: bool) -> CancelResult:
+    """Return that an occurrence was cancelled before: repeating it is harmless (L17).
+
+    Raises:
+        UnknownOccurrence: It has ended in another way, or nothing of that name runs or waits.
+    """
+    from routines.operations.finding import find
+
+    found = None if named else find(context, ref)
+    if not isinstance(found, Record) or found.outcome is None:
         raise UnknownOccurrence(
             f"nothing of {ref} runs or waits", hint="`routines list` shows what does"
         )
-    results = [cancel_one(context, claims, record, reason) for record in targets]
-    return results + [CancelResult(one.ref, "cancelled before it started") for one in settled]
+    end = found.end or {}
+    said = ", ".join(str(end[key]) for key in ("reason", "detail") if end.get(key))
+    how = f"it has ended already: {found.outcome.value}" + (f": {said}" if said else "")
+    if found.outcome is Outcome.CANCELLED:
+        return CancelResult(found.ref, how)
+    raise UnknownOccurrence(f"{found.ref}: {how}", hint=f"`routines explain {found.ref}` says more")
 
 
 def _cancel_due(context: Context, ref: str, reason: str) -> list[Record]:

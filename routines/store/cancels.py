@@ -7,7 +7,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from routines.domain.names import cased_name, format_instant, parse_instant, safe_name
@@ -173,9 +173,25 @@ class CancelStore:
         while True:
             cancel, accepted = self.pending(ref), self.accepted(ref)
             if cancel is None or (accepted is not None and cancel.lane and not accepted.lane):
-                return accepted
+                return None if accepted is None else self.with_reason(accepted)
             if self.accept(cancel):
-                return cancel
+                first = cancel if accepted is None else min(cancel, accepted, key=_order)
+                return self.with_reason(first)
+
+    def with_reason(self, cancel: Cancel) -> Cancel:
+        """Return *cancel* with the words of another that asked for the same, if it has none.
+
+        A cancel is repeated with a reason, or without one, before the first has ended anything:
+        the record is to say why all the same.
+        """
+        if cancel.reason or cancel.newer is not None:
+            return cancel
+        asked = [*self._asked(cancel.ref, ".json"), *self._asked(cancel.ref, f".json{_ACCEPTED}")]
+        same = (
+            one for one in asked if one.reason and one.newer is None and one.lane == cancel.lane
+        )
+        said = min(same, key=_order, default=cancel)
+        return replace(cancel, reason=said.reason)
 
     def withdraw(self, cancel: Cancel) -> bool:
         """Take an intent back; False if it was accepted before.

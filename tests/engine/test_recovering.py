@@ -17,6 +17,7 @@ from routines.engine.off_loop import quiet
 from routines.engine.turns import TurnSteps
 from routines.engine.work import work_of
 from routines.errors import NotDurable, SessionBusyError
+from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claim_making import Draft
 from tests.engine.stage import HOUR, MINUTE, SECOND, at, content, every, once, put, routine
@@ -123,6 +124,18 @@ async def test_turn_that_was_being_cancelled_when_its_owner_died_is_cancelled(st
     await look(stage)
 
     assert stage.history() == ["08:05 cancelled person"]
+
+
+async def test_turn_whose_owner_died_while_it_was_cancelled_keeps_the_reason(stage):
+    leave_claim(stage, events=[Event.STARTED, Event.CANCELLING])
+    cancels = CancelStore(stage.state)
+    for why in ("", "wrong prompt"):
+        cancels.ask(REF, by="ana@studio", person=True, at=stage.clock.now(), reason=why)
+    cancels.accept(cancels.pending(REF))
+    await look(stage)
+
+    end = stage.record(REF).end
+    assert end["detail"] == "wrong prompt; its owner died while it was being ended"
 
 
 async def test_claim_that_was_taken_up_three_times_and_never_started_has_failed(stage):

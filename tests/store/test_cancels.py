@@ -1,5 +1,6 @@
 """Intents to cancel (PROMISES L17, D5, D7)."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,37 @@ def test_asking_again_does_no_harm(cancels: CancelStore) -> None:
         assert pending is not None
         assert cancels.accept(pending)
     assert cancels.pending(REF) is None
+
+
+def test_a_repeat_takes_nothing_from_what_the_first_one_said(cancels: CancelStore) -> None:
+    first = cancels.ask(REF, by="ana@studio", person=True, at=NOW, reason="wrong prompt")
+    cancels.ask(REF, by="ben@studio", person=True, at=NOW + timedelta(seconds=1))
+
+    assert cancels.take_up(REF) == first
+    assert cancels.take_up(REF) == first
+    assert cancels.pending(REF) is None
+
+
+@pytest.mark.parametrize("apart", [-1, 0, 1])
+def test_a_reason_is_kept_whichever_of_two_gave_it(cancels: CancelStore, apart: int) -> None:
+    cancels.ask(REF, by="ana@studio", person=True, at=NOW)
+    # A clock that was set back in between makes the second the older one.
+    at = NOW + timedelta(seconds=apart)
+    cancels.ask(REF, by="ana@studio", person=True, at=at, reason="wrong prompt")
+
+    for _ in range(2):
+        taken = cancels.take_up(REF)
+        assert taken is not None
+        assert taken.reason == "wrong prompt"
+
+
+def test_what_makes_way_for_a_newer_slot_takes_no_reason_from_a_person(
+    cancels: CancelStore,
+) -> None:
+    newer = cancels.ask(REF, by="ana@studio", person=False, at=NOW, newer=slot("09:01").ref)
+    cancels.ask(REF, by="ana@studio", person=True, at=NOW + timedelta(seconds=1), reason="no")
+
+    assert cancels.with_reason(newer) == newer
 
 
 def test_what_was_asked_of_a_settled_occurrence_goes(cancels: CancelStore) -> None:

@@ -229,6 +229,24 @@ def test_session_reset_begins_a_new_epoch(echo):
     assert (answer.code, answer.out) == (0, "routine:daily begins anew: epoch 2\n")
 
 
+def test_a_cancel_is_repeated_without_harm_also_when_it_has_ended_the_turn(echo):
+    ref = echo.done("daily", berlin("03:00"), "cancelled", "person", "wrong prompt")
+
+    answer = echo.ask("cancel", ref)
+
+    assert answer.code == 0
+    assert answer.out == f"{ref}  it has ended already: cancelled: person, wrong prompt\n"
+
+
+def test_a_cancel_of_what_has_ended_in_another_way_says_how(echo):
+    ref = echo.done("daily", berlin("03:00"), "failed", "exit", "exit 1: no")
+
+    answer = echo.ask("cancel", "daily@2026-11-29 03:00")
+
+    assert answer.code == 1
+    assert f"{ref}: it has ended already: failed: exit, exit 1: no" in answer.err
+
+
 def test_cancel_of_what_does_not_run_says_so(echo):
     echo.ask("run", "daily")
 
