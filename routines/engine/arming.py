@@ -41,6 +41,7 @@ class Arming:
         state: The state folder.
         by: Who moves them, `user@host`.
         why: Why a slot of an armed routine has not run by now.
+        on_missed: Is told of each record that is made.
     """
 
     def __init__(
@@ -49,8 +50,10 @@ class Arming:
         *,
         by: str,
         why: Callable[[str, datetime], Reason] = lambda _name, _slot: Reason.NO_SCHEDULER,
+        on_missed: Callable[[Missed], None] = lambda _missed: None,
     ) -> None:
         self._why = why
+        self._on_missed = on_missed
         self._switches = SwitchStore(state)
         self._cursors = CursorStore(state)
         self._claims = ClaimStore(state)
@@ -264,7 +267,7 @@ class Arming:
         base = max(at for at in bases if at is not None)
         if last <= base:
             return None
-        return self._cursors.give_up(
+        made = self._cursors.give_up(
             Missed(
                 routine=cursor.routine,
                 after=base,
@@ -276,6 +279,8 @@ class Arming:
                 by=self._by,
             )
         )
+        self._on_missed(made)
+        return made
 
 
 def known_schedule(cursor: Cursor, routine: Routine | None) -> Schedule | None:

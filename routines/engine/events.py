@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from routines.domain.record import Record
+from routines.engine.arming import counted
 from routines.engine.measuring import PassFacts, measures
 from routines.engine.passes import Pass
+from routines.errors import RoutinesError
+from routines.store.cursors import Missed
 
 log = logging.getLogger("routines")
 
@@ -95,7 +98,7 @@ class Events:
     def tell(self, done: Pass) -> None:
         """Tell what a pass came to, besides what it settled."""
         for missed in done.missed:
-            self.emit("missed", missed.routine, {"to": str(missed.last), "reason": missed.reason})
+            self.emit("missed", missed.routine, _range(missed))
         for name, why in done.waiting.items():
             if self._waiting.get(name) != why:
                 self.emit("waiting", name, {"why": why})
@@ -111,3 +114,18 @@ class Events:
             self._on_pass(facts)
         except Exception:
             log.exception("on_pass-failed")
+
+
+def _range(missed: Missed) -> dict[str, Any]:
+    """Return what slots were given up, and why."""
+    try:
+        missed = counted(missed)
+    except (RoutinesError, ValueError, KeyError, TypeError):
+        # A host's own kind of schedule can't be read back: how many they were is not known.
+        log.debug("not-counted", extra={"routine": missed.routine})
+    return {
+        "from": None if missed.first is None else str(missed.first),
+        "to": str(missed.last),
+        "count": missed.count,
+        "reason": missed.reason.value,
+    }

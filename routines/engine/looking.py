@@ -7,6 +7,7 @@ can be lost.
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from routines.domain.clock import Clock
 from routines.domain.names import format_instant
@@ -34,6 +35,7 @@ from routines.engine.taking_up import TakingUp
 from routines.engine.waking import Waker
 from routines.errors import StoreBusy, StoreError
 from routines.store.cancels import Cancel, CancelStore
+from routines.store.cursors import CursorStore, Missed
 from routines.store.job_work import JobWork
 from routines.store.jobs import JobStore
 from routines.store.retention import Keep, RetentionStore
@@ -86,7 +88,14 @@ class Looker:
         self._external_clock = external_clock
         self._is_stopping = is_stopping
         self.agenda = Agenda()
-        self._arming = Arming(state, by=owner.user, why=self._why_not_run)
+        # Made besides what a look at the slots gives up: told of at the end of the look.
+        self._passed_over: list[Missed] = []
+        self._arming = Arming(
+            state,
+            by=owner.user,
+            why=self._why_not_run,
+            on_missed=self._passed_over.append,
+        )
         self._pausing = Pausing(state, by=owner.user, routine_of=self._routine)
         self.needs = Needs(
             state, definitions=definitions, recoverer=recoverer, clock=clock, owner=owner
@@ -227,6 +236,8 @@ class Looker:
                 ready.let_go()
             self.taking_up.unstarted.look_soon()
             raise
+        done.missed += self._passed_over
+        self._passed_over.clear()
         self._looked_at, self._next_on_agenda = now, self.agenda.next_look()
         return done
 
@@ -370,7 +381,9 @@ class Looker:
                 self._tell_paused(switch)
         for switch in before.values():
             if switch.routine not in held:
-                self._tell_resumed(switch, switches.resumed(switch.routine))
+                resumed = switches.resumed(switch.routine)
+                self._tell_resumed(switch, resumed)
+                self._passed_over += self._passed_over_by(switch, resumed, now)
         if before.keys() - held.keys():
             self.agenda.rebuild(self._fired_here, now)
         self._held = held
@@ -387,6 +400,17 @@ class Looker:
             by = "until"
         since = format_instant(switch.since)
         log.info("resumed", extra={"routine": switch.routine or "all", "by": by, "since": since})
+
+    def _passed_over_by(
+        self, switch: Switch, resumed: Resumed | None, now: datetime
+    ) -> list[Missed]:
+        """Return what a pause passed over, as whoever ended it has recorded it."""
+        if resumed is None:
+            return []
+        names = self._definitions.routines if switch.routine is None else (switch.routine,)
+        found = CursorStore(self._state)
+        of_each = (found.missed(name, until=now) for name in names)
+        return [m for of_one in of_each for m in takewhile(lambda m: m.at == resumed.at, of_one)]
 
     def _claim(
         self,

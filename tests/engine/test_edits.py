@@ -112,6 +112,13 @@ async def test_file_that_is_broken_at_boot_is_not_armed_and_that_time_is_one_rec
         "08:10-08:20 missed not-armed x3",
         "08:25 completed",
     ]
+    (told,) = [one for one in stage.events if one.name == "missed"]
+    assert told.data == {
+        "from": f"{at('08:10')}",
+        "to": f"{at('08:20')}",
+        "count": 3,
+        "reason": "not-armed",
+    }
 
 
 async def test_removed_file_stops_new_claims_and_its_time_away_is_one_record(stage, folder):
@@ -138,6 +145,24 @@ async def test_disabled_in_the_second_before_its_slot_does_not_run(stage, folder
         await stage.clock.advance_to(at("08:20"))
 
     assert stage.agent.turns == []
+
+
+async def test_time_that_it_was_disabled_is_told_when_it_is_enabled_again(stage, folder, caplog):
+    caplog.set_level("WARNING", "routines")
+    folder.routine("digest", digest())
+    async with stage.running(routines=live(folder)):
+        folder.routine("digest", digest(enabled="false"))
+        await stage.clock.advance_to(at("08:22"))
+        folder.routine("digest", digest())
+        await stage.clock.advance_to(at("08:24"))
+
+    (line,) = [one for one in caplog.records if one.getMessage() == "missed"]
+    assert (line.levelname, line.ref, line.reason, line.count) == (
+        "WARNING",
+        "digest",
+        "disabled",
+        4,
+    )
 
 
 async def test_zone_edit_under_a_live_scheduler_neither_moves_nor_swallows_slots(stage, folder):

@@ -21,6 +21,17 @@ def missed(stage):
     ]
 
 
+def told_missed(stage):
+    """What a host was told, which is what the log says."""
+    return [
+        "{from} to {to} x{count} {reason}".format(
+            **one.data | {key: one.data[key][11:16] for key in ("from", "to")}
+        )
+        for one in stage.events
+        if one.name == "missed"
+    ]
+
+
 async def test_paused_routine_starts_nothing_and_owes_nothing_when_resumed(stage):
     async with stage.running(routine(schedule=every(10))) as engine:
         await engine.pause("digest", reason="holiday")
@@ -34,6 +45,30 @@ async def test_paused_routine_starts_nothing_and_owes_nothing_when_resumed(stage
     ((reason, first, last, count, by),) = missed(stage)
     assert (reason, first, last, count) == ("paused", "08:10", "08:40", 4)
     assert "@" in by
+
+
+@pytest.mark.parametrize("by_another", [False, True])
+@pytest.mark.parametrize("everything", [False, True])
+async def test_what_a_pause_passed_over_is_told_once_when_it_ends(stage, by_another, everything):
+    name = None if everything else "digest"
+    async with stage.running(routine(schedule=every(10))) as engine:
+        await engine.pause(name)
+        await stage.clock.advance_to(at("08:45"))
+        if by_another:
+            Pausing(stage.state, by="ben@studio").resume(name, now=stage.clock.now())
+        else:
+            await engine.resume(name)
+        await stage.clock.advance_to(at("08:55"))
+
+    assert told_missed(stage) == ["08:10 to 08:40 x4 paused"]
+
+
+async def test_what_a_pause_that_ends_by_itself_passed_over_is_told_once(stage):
+    async with stage.running(routine(schedule=every(10))) as engine:
+        await engine.pause("digest", until=at("08:25"))
+        await stage.clock.advance_to(at("08:29"))
+
+    assert told_missed(stage) == ["08:10 to 08:20 x2 paused"]
 
 
 async def test_record_of_a_pause_says_who_paused_since_when_why_and_who_resumed(stage):
