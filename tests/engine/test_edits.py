@@ -165,6 +165,17 @@ async def test_time_that_it_was_disabled_is_told_when_it_is_enabled_again(stage,
     )
 
 
+async def test_broken_settings_are_told_and_everything_stays_armed(stage, folder, caplog):
+    folder.routine("digest", digest())
+    async with stage.running(routines=live(folder)):
+        folder.write("routines.yaml", "agent: [")
+        await stage.clock.advance_to(at("08:06"))
+
+    (line,) = [one for one in caplog.records if one.getMessage() == "file-broken"]
+    assert (line.routine, line.still_armed) == (None, True)
+    assert stage.history() == ["08:05 completed"]
+
+
 async def test_zone_edit_under_a_live_scheduler_neither_moves_nor_swallows_slots(stage, folder):
     folder.routine("digest", digest("'0 12 * * *'", tz="UTC"))
     async with stage.running(routines=live(folder)):

@@ -125,3 +125,12 @@ def test_broken_file_that_nothing_runs_any_more_is_still_refused(ws):
 
     assert ws.ask("next", "daily").code == 1
     assert "daily: broken" in ws.ask("next").out
+
+
+def test_what_goes_on_while_the_settings_are_broken_is_not_called_unarmed(stale):
+    root = find_root(explicit=None, environ=stale.environ, cwd=str(stale.root))
+    stale.settings("agent: [")
+    out = stale.ask("list", width=400).out
+    assert "Nothing is armed." not in out
+    assert out.splitlines()[-1].endswith(". What was armed goes on in its last good version.")
+    assert load_workspace(root).settings_problems

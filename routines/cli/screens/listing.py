@@ -289,7 +289,9 @@ def _alarms(listing: Listing, times: Times) -> list[str]:
 
 
 def _settings(listing: Listing) -> list[str]:
+    goes_on = any(row.problem is not None and row.problem.armed for row in listing.rows)
+    then = "What was armed goes on in its last good version." if goes_on else "Nothing is armed."
     return [
-        line(f"{_place(problem)}: {problem.message}") + " Nothing is armed."
+        f"{line(f'{_place(problem)}: {problem.message}').rstrip('.')}. {then}"
         for problem in listing.settings_problems
     ]
