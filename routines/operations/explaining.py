@@ -29,7 +29,7 @@ from routines.operations.pending import Due, Held, due_slots, due_words, held_by
 from routines.operations.reasons import SENTENCES
 from routines.operations.steps import Step, steps_of
 from routines.store.claims import ClaimStore
-from routines.store.cursors import Cursor, CursorStore, Missed
+from routines.store.cursors import Cursor, CursorStore, Missed, Standing
 
 _SECOND = timedelta(seconds=1)
 # An alert follows what it tells of within a look or two.
@@ -371,6 +371,10 @@ class _Explainer:
     def _gone(self, at: datetime) -> Explanation:
         if self.kept is not None and at > self._newest_dealt_with():
             return self._answer(at, Verdict.WAITING, "about to start, in its last good version")
+        if self._is_not_armed():
+            found = self._not_armed(at)
+            if found is not None:
+                return found
         retention = self.context.workspace.settings.retention
         if self.now - at > timedelta(days=retention.days):
             why = (
@@ -378,12 +382,29 @@ class _Explainer:
                 f" and not among the newest {retention.claims})"
             )
             return self._answer(at, Verdict.UNKNOWN, why)
-        if self.kept is None and (self.routine is None or not self.routine.enabled):
-            return self._answer(
-                at, Verdict.OWED, "it is not armed: the next look records it as missed"
-            )
         why = "nothing is recorded of it, though a newer slot is: its file was removed"
         return self._answer(at, Verdict.UNKNOWN, why)
+
+    def _is_not_armed(self) -> bool:
+        return self.kept is None and (self.routine is None or not self.routine.enabled)
+
+    def _not_armed(self, at: datetime) -> Explanation | None:
+        """Return what becomes of a slot that passed while its file asked for none (L16)."""
+        cursor = self.cursor
+        if cursor is None or at <= self._newest_dealt_with():
+            return None
+        what, back = "its file is gone", "is back"
+        if self.routine is not None:
+            what, back = "it is disabled", "is enabled again"
+        elif self.name in self.context.workspace.broken:
+            what, back = "its file can't be used", "can be used again"
+        since = cursor.standing_at
+        if cursor.standing is Standing.ARMED or since is None:
+            # Up to then it owed its slots; whoever sees it first records those.
+            why = f"{what}, which no scheduler has seen yet: the next look records it as missed"
+            return self._answer(at, Verdict.OWED, why)
+        why = f"{what} since {{0}}. It is recorded as missed when it {back}"
+        return self._answer(at, Verdict.OWED, why, since)
 
 
 def _pause_words(paused: Held, first: int) -> tuple[str, list[datetime]]:

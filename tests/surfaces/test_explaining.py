@@ -1,10 +1,12 @@
 """`explain`: one first line for every way in which a slot can have no turn."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from routines.store.cursors import CursorStore, Standing
 from tests.surfaces.world import NOW, World, berlin, owner
 
 
@@ -264,6 +266,47 @@ def test_records_dated_in_the_future_do_not_stand_for_the_present(audit):
     audit.settled("nightly-audit", ahead.replace(hour=2, minute=0), "skipped", "busy")
 
     assert verdict(audit, "nightly-audit") == "completed in 41 s"
+
+
+@pytest.mark.parametrize(
+    ("change", "standing", "says"),
+    [
+        (
+            "disabled",
+            Standing.DISABLED,
+            "it is disabled since {}. It is recorded as missed when it is enabled again.",
+        ),
+        (
+            "gone",
+            Standing.ABSENT,
+            "its file is gone since {}. It is recorded as missed when it is back.",
+        ),
+        (
+            "broken",
+            Standing.NOT_ARMED,
+            "its file can't be used since {}. It is recorded as missed when it can be used again.",
+        ),
+        (
+            "disabled",
+            Standing.ARMED,
+            "it is disabled, which no scheduler has seen yet: the next look records it as missed.",
+        ),
+    ],
+)
+def test_a_slot_that_passed_while_its_file_asked_for_none_says_so(audit, change, standing, says):
+    audit.scheduler()
+    audit.done("nightly-audit", berlin("2026-11-28 03:00"))
+    text = (
+        'cron: "0 3 * * *"\nprompt: x\nenabled: false\n' if change == "disabled" else "promt: x\n"
+    )
+    audit.routine("nightly-audit", text)
+    if change == "gone":
+        (audit.root / "routines" / "nightly-audit.yaml").unlink()
+    store = CursorStore(audit.state)
+    seen = store.read("nightly-audit")
+    store.write(replace(seen, standing=standing, standing_at=berlin("2026-11-28 12:00")))
+
+    assert verdict(audit, "nightly-audit") == f"owed: {says.format('Sat 28 Nov 12:00')}"
 
 
 def test_a_file_that_was_edited_since_is_said_to_be(audit):
