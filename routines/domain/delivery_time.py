@@ -8,6 +8,8 @@ LONGEST = timedelta(seconds=60)
 SHORTEST = timedelta(seconds=10)
 # What hangs is ended, the outcome is written and the session let go of, before the slot comes.
 _BEFORE = timedelta(seconds=5)
+# So begins what a record says of a target that took all its time.
+HUNG = "not delivered within "
 
 
 def time_to_deliver(*, now: datetime, next_slot: datetime | None) -> timedelta:

@@ -131,6 +131,8 @@ class Warn(StrEnum):
 LONGEST_DETAIL = 500
 # History shows the beginnings of prompt and reply; the whole is in the output folder.
 SHOWN = 200
+# After the turn that it names, the detail of a slot that was skipped for it.
+STILL_RUNNING = " is still running"
 
 
 def one_line(text: str, *, most: int = LONGEST_DETAIL) -> str:

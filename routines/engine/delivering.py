@@ -17,7 +17,7 @@ from routines.agents.programs import run_program
 from routines.agents.starting import CannotStart
 from routines.agents.surroundings import without_surroundings
 from routines.domain.clock import Clock
-from routines.domain.delivery_time import LONGEST
+from routines.domain.delivery_time import HUNG, LONGEST
 from routines.domain.outcome import one_line
 from routines.domain.targets import Target, TargetKind
 
@@ -153,7 +153,7 @@ def _one(
         out.close()
         err.close()
     if ended.why == "timeout":
-        return f"not delivered within {limit.total_seconds():.3g} s"
+        return f"{HUNG}{limit.total_seconds():.3g} s"
     if ended.why is not None:
         return "ended: the scheduler stops"
     if ended.code == 0:

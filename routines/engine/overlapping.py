@@ -4,7 +4,7 @@ from datetime import datetime
 
 from routines.domain.names import format_instant
 from routines.domain.occurrence import Occurrence
-from routines.domain.outcome import Outcome, Reason, Trigger
+from routines.domain.outcome import STILL_RUNNING, Outcome, Reason, Trigger
 from routines.domain.record import Event, Owner, Record, outcome_event
 from routines.domain.routine import Routine
 from routines.engine.host import is_gone
@@ -105,7 +105,7 @@ class Overlaps:
         done: Pass,
     ) -> None:
         """Settle a slot as skipped, for *running*."""
-        detail = f"{running.ref} is still running"
+        detail = f"{running.ref}{STILL_RUNNING}"
         end = outcome_event(at=now, outcome=Outcome.SKIPPED, reason=Reason.OVERLAP, detail=detail)
         self._slots.settle(routine, occurrence, trigger, end, now, done)
 

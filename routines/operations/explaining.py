@@ -4,7 +4,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from routines.domain.alerting import PAIR_EVERY
+from routines.domain.delivery_time import HUNG
+from routines.domain.names import parse_instant
 from routines.domain.occurrence import Kind, Occurrence
+from routines.domain.outcome import STILL_RUNNING, Reason
 from routines.domain.record import Record
 from routines.domain.routine import Routine
 from routines.domain.schedule import Schedule, from_spec
@@ -201,11 +204,33 @@ class _Explainer:
             entry=entry,
             steps=(
                 *steps_of(record, entry, self.schedule, digest=self._digest(), cancel=cancel),
+                *self._delivery_steps(record),
                 *self._alert_steps(entry),
             ),
             next=self._next(),
             known=self.routine is not None,
         )
+
+    def _delivery_steps(self, record: Record) -> list[Step]:
+        """Return which delivery hung of the turn that a slot was skipped for, if one did."""
+        if record.reason is not Reason.OVERLAP or self.state is None:
+            return []
+        ref = str((record.end or {}).get("detail") or "").removesuffix(STILL_RUNNING)
+        try:
+            at = parse_instant(ref.removeprefix(f"{self.name}@"))
+        except ValueError:
+            return []
+        before = ClaimStore(self.state).read(Occurrence(Kind.SLOT, self.name, at))
+        if before is None or before.ended_at is None:
+            return []
+        hung = [
+            f"{one.get('to')}, {one.get('detail')}"
+            for one in (before.end or {}).get("delivered") or ()
+            if str(one.get("detail") or "").startswith(HUNG)
+        ]
+        if not hung:
+            return []
+        return [Step(before.ended_at, "delivery", f"of {ref} hung: {'; '.join(hung)}")]
 
     def _alert_steps(self, entry: Entry) -> list[Step]:
         """Return who was told of a slot that did not do its work, or why nobody was."""

@@ -368,6 +368,26 @@ def steps(ws: World, *words: str) -> list[str]:
     return [row[12:] for row in out[3 : out.index("", 3)]]
 
 
+@pytest.mark.parametrize(
+    ("detail", "said"),
+    [
+        ("not delivered within 10 s", ["delivery  of {ref} hung: sleep 777, {detail}"]),
+        ("exit 1: refused", []),
+    ],
+)
+def test_a_slot_that_was_skipped_says_that_a_delivery_of_the_turn_before_hung(ws, detail, said):
+    ws.scheduler()
+    ws.cron("poll", "*/15 * * * *")
+    delivered = [{"to": "sleep 777", "ok": False, "detail": detail}]
+    before = ws.started(ws.claim("poll", berlin("16:00")))
+    ref = ws.end(before, took=905, delivered=delivered, warnings=["not-delivered"])
+    skipped = ws.claim("poll", berlin("16:15"))
+    ws.end(skipped, "skipped", "overlap", f"{ref} is still running", took=0)
+
+    found = [one for one in steps(ws, "poll") if one.startswith("delivery ")]
+    assert found == [one.format(ref=ref, detail=detail) for one in said]
+
+
 def open_with(ws: World, word: str, **line: object) -> None:
     from routines.domain.record import Event
 
