@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from routines.domain.alerting import PAIR_EVERY
 from routines.domain.delivery_time import HUNG
@@ -9,7 +10,7 @@ from routines.domain.names import parse_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import STILL_RUNNING, Reason
 from routines.domain.record import Record
-from routines.domain.routine import Routine
+from routines.domain.routine import Routine, schedule_key
 from routines.domain.schedule import Schedule, from_spec
 from routines.domain.zones import EARLIEST, local_text
 from routines.errors import InvalidFiles, RoutinesError, UnknownOccurrence
@@ -37,6 +38,13 @@ from routines.store.cursors import Cursor, CursorStore, Missed, Standing
 _SECOND = timedelta(seconds=1)
 # An alert follows what it tells of within a look or two.
 _TOLD_WITHIN = timedelta(minutes=2)
+# How a routine was last seen, where its file has been in force again since, unseen.
+_CHANGED = {
+    Standing.ARMED: "its schedule was changed before it could start",
+    Standing.DISABLED: "it was disabled when a scheduler last saw it",
+    Standing.NOT_ARMED: "its file could not be used when a scheduler last saw it",
+    Standing.ABSENT: "it had no file when a scheduler last saw it",
+}
 
 
 def explain(context: Context, routine: str, when: str | None = None) -> Explanation:
@@ -292,13 +300,41 @@ class _Explainer:
         if at <= self.cursor.since:
             why = "it counts from {0}: its schedule was changed then, or it was switched on again"
             return self._answer(at, Verdict.NEVER_DUE, why, self.cursor.since)
+        due_at = self._due_at(at)
+        if due_at > self.now:
+            why = "{0} falls due {1}, by its jitter"
+            return self._answer(at, Verdict.NOT_YET, why, at, due_at)
+        before = self._seen_otherwise()
+        if before is not None and not _names(before.schedule, at):
+            why = "its schedule was changed, and counts from when a scheduler has seen that"
+            return self._answer(at, Verdict.NEVER_DUE, why)
         paused = held_by(self.state, self.name, now=self.now)
         if paused is not None and at > self._newest_dealt_with():
             return self._held_back(at, paused)
+        if before is not None and not self._is_not_armed() and at > self._newest_dealt_with():
+            why = _CHANGED[before.standing] + ": the next start or tick records it as missed"
+            return self._answer(at, Verdict.OWED, why)
         due = self._due()
         if due is not None and due.owed.base < at <= due.slot:
             return self._pending(at, due)
         return self._gone(at)
+
+    def _due_at(self, at: datetime) -> datetime:
+        """Return when a slot falls due: its jitter later."""
+        timetable = None if self.routine is None else self.routine.timetable
+        if self.kept is not None:
+            timetable = self.kept.timetable
+        if self._is_not_armed():
+            return at
+        return at if timetable is None else timetable.due_at(at)
+
+    def _seen_otherwise(self) -> Cursor | None:
+        """Return how the routine was last seen, if its file says otherwise now."""
+        if self.cursor is None or self.routine is None:
+            return None
+        same = self.cursor.standing is Standing.ARMED or not self.routine.enabled
+        seen = self.cursor.schedule == schedule_key(self.routine)
+        return None if seen and same else self.cursor
 
     def _newest_dealt_with(self) -> datetime:
         """Return the newest slot that has a record; the time it counts from if none has."""
@@ -407,8 +443,15 @@ class _Explainer:
                 f" and not among the newest {retention.claims})"
             )
             return self._answer(at, Verdict.UNKNOWN, why)
-        why = "nothing is recorded of it, though a newer slot is: its file was removed"
-        return self._answer(at, Verdict.UNKNOWN, why)
+        newer = self._newest_dealt_with()
+        if newer <= at:
+            # Whoever has it writes this moment: a look later there is a record.
+            return self._answer(at, Verdict.UNKNOWN, "nothing is recorded of it yet")
+        # Whether it ever had a record can't be told: a folder may be an older copy, or mended.
+        why = (
+            "nothing is recorded of it, though of {0} something is: if it had a record, it is gone"
+        )
+        return self._answer(at, Verdict.UNKNOWN, why, newer)
 
     def _is_not_armed(self) -> bool:
         return self.kept is None and (self.routine is None or not self.routine.enabled)
@@ -430,6 +473,17 @@ class _Explainer:
             return self._answer(at, Verdict.OWED, why)
         why = f"{what} since {{0}}. It is recorded as missed when it {back}"
         return self._answer(at, Verdict.OWED, why, since)
+
+
+def _names(spec: dict[str, Any] | None, at: datetime) -> bool:
+    """Return whether the schedule that a routine was last seen with names *at*."""
+    if spec is None:
+        return False
+    try:
+        return from_spec(spec).names(at)
+    except RoutinesError:
+        # A host's own kind can't be read back: it may have.
+        return True
 
 
 def _pause_words(paused: Held, first: int) -> tuple[str, list[datetime]]:

@@ -94,6 +94,77 @@ def test_an_old_record_that_is_gone_is_unknown(ws):
     )
 
 
+@pytest.mark.parametrize(
+    ("standing", "says"),
+    [
+        ("disabled", "it was disabled when a scheduler last saw it"),
+        ("not-armed", "its file could not be used when a scheduler last saw it"),
+        ("absent", "it had no file when a scheduler last saw it"),
+    ],
+)
+def test_a_slot_of_one_that_is_armed_again_and_was_not_seen_since_is_owed(audit, standing, says):
+    seen_as(audit, standing)
+    audit.done("nightly-audit", berlin("2026-11-27 03:00"))
+
+    assert verdict(audit, "nightly-audit", "2026-11-28 03:00") == (
+        f"owed: {says}: the next start or tick records it as missed."
+    )
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+@pytest.mark.parametrize("standing", ["armed", "disabled", "absent"])
+def test_a_slot_of_a_schedule_that_no_scheduler_has_seen_was_never_due(audit, standing, enabled):
+    audit.done("nightly-audit", berlin("2026-11-27 03:00"))
+    seen_as(audit, standing)
+    changed = f'cron: "0 3 * * *"\ntz: America/New_York\nenabled: {enabled}\n'
+    audit.routine("nightly-audit", changed)
+
+    assert verdict(audit, "nightly-audit", "2026-11-28 03:00") == (
+        "never due: its schedule was changed, and counts from when a scheduler has seen that."
+    )
+
+
+def test_a_slot_that_the_changed_schedule_names_too_is_recorded_by_the_next_start(audit):
+    audit.done("nightly-audit", berlin("2026-11-27 03:00"))
+    audit.routine("nightly-audit", 'cron: "0 * * * *"\n')
+
+    assert verdict(audit, "nightly-audit", "2026-11-28 03:00") == (
+        "owed: its schedule was changed before it could start:"
+        " the next start or tick records it as missed."
+    )
+    assert verdict(audit, "nightly-audit", "2026-11-28 04:00").startswith("never due: its schedule")
+
+
+def test_a_slot_whose_jitter_has_not_passed_is_not_yet_due(ws):
+    ws.scheduler()
+    ws.cron("spread", "0 16 * * *", "jitter: 4h\n")
+    ws.done("spread", berlin("2026-11-28 16:00"))
+
+    found = verdict(ws, "spread")
+
+    assert found.startswith("not yet: Sun 29 Nov 16:00 falls due Sun 29 Nov 1")
+    assert found.endswith(", by its jitter.")
+
+
+def test_a_slot_without_a_record_before_one_that_has_one_is_unknown_and_no_more_is_said(audit):
+    audit.done("nightly-audit", berlin("2026-11-29 03:00"))
+
+    assert verdict(audit, "nightly-audit", "2026-11-28 03:00") == (
+        "unknown: nothing is recorded of it, though of Sun 29 Nov 03:00 something is:"
+        " if it had a record, it is gone."
+    )
+
+
+def seen_as(ws: World, standing: str) -> None:
+    """The routine as a scheduler last saw it, before its file became what it is."""
+    from routines.store.cursors import CursorStore, Standing
+
+    store = CursorStore(ws.state)
+    cursor = store.peek("nightly-audit")
+    at = berlin("2026-11-26 12:00")
+    store.write(cursor.with_(standing=Standing(standing), standing_at=at))
+
+
 def test_a_slot_that_is_ahead_is_not_yet_due(audit):
     audit.scheduler()
     audit.done("nightly-audit", berlin("2026-11-29 03:00"))
