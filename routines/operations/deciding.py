@@ -14,6 +14,7 @@ from routines.domain.outcome import State
 from routines.domain.record import Record
 from routines.domain.routine import Routine
 from routines.domain.zones import day_of, local_text, zone
+from routines.operations.ahead import DEALT_WITH, Ahead, ahead_of
 from routines.operations.context import Context
 from routines.operations.life import Schedulers, schedulers
 from routines.operations.pending import Open, lasting, open_claims, session_busy
@@ -43,6 +44,7 @@ class Decider:
         self._switches: dict[str, tuple[Switch, ...]] = {}
         self._over: dict[DayLimit, str | None] = {}
         self._busy: dict[str, str] = {}
+        self._dealt_with: dict[str, Ahead] = {}
 
     @cached_property
     def _alive(self) -> Schedulers:
@@ -57,6 +59,8 @@ class Decider:
         due = slot if routine.timetable is None else routine.timetable.due_at(slot)
         if not routine.enabled:
             return "never claimed: it is disabled"
+        if self._ahead(routine.name).has(slot):
+            return DEALT_WITH
         if not self._alive.alive:
             return "owed: no scheduler is alive"
         return (
@@ -66,6 +70,11 @@ class Decider:
             or self._limited(routine, due)
             or (BROUGHT if self._alive.waits_for_outside else START)
         )
+
+    def _ahead(self, name: str) -> Ahead:
+        if name not in self._dealt_with:
+            self._dealt_with[name] = ahead_of(self._state, name, now=self._now)
+        return self._dealt_with[name]
 
     def paused(self, name: str, zone_key: str, due: datetime) -> str:
         """Return what holds the routine *name* back at *due*, in words; empty if nothing does."""

@@ -14,6 +14,7 @@ from routines.domain.routine import Routine, schedule_key
 from routines.domain.schedule import Schedule, from_spec
 from routines.domain.zones import EARLIEST, local_text
 from routines.errors import InvalidFiles, RoutinesError, UnknownOccurrence
+from routines.operations.ahead import ahead_of
 from routines.operations.context import Context
 from routines.operations.entries import Entry, asked_to_end
 from routines.operations.explanation import Explanation, Verdict, escaped, silence
@@ -115,6 +116,11 @@ class _Explainer:
         if isinstance(found, Record):
             return self._of_record(found)
         at = self._instant(named, found)
+        if found is None and at > self.now:
+            # It may be dealt with all the same, by a clock that was ahead.
+            found = self._recorded_at(at)
+        if isinstance(found, Record):
+            return self._of_record(found)
         if isinstance(found, Missed):
             return self._of_missed(found, at)
         return self._without_record(at)
@@ -140,13 +146,22 @@ class _Explainer:
                 until = next_day(self.context, named) - _SECOND
                 scheduled = self.schedule is not None
                 return newest(
-                    self.state, self.name, since=named.at, until=until, slots_only=scheduled
+                    self.state,
+                    self.name,
+                    since=named.at,
+                    until=until,
+                    slots_only=scheduled,
+                    now=self.now,
                 )
         except UnknownOccurrence:
             return None
-        at = named.at.replace(microsecond=0)
+        return self._recorded_at(named.at.replace(microsecond=0))
+
+    def _recorded_at(self, at: datetime) -> Record | Missed | None:
+        if self.state is None:
+            return None
         record = ClaimStore(self.state).read(Occurrence(Kind.SLOT, self.name, at))
-        return record or covering(self.state, self.name, at)
+        return record or covering(self.state, self.name, at, now=self.now)
 
     def _newest(self) -> Record | Missed | None:
         if self.state is None:
@@ -197,7 +212,7 @@ class _Explainer:
         fires = self.kept is not None if self.routine is None else self.routine.enabled
         if not fires or self.schedule is None:
             return None
-        return self.schedule.next_after(self.now)
+        return ahead_of(self.state, self.name, now=self.now).next_after(self.schedule, self.now)
 
     # With a record ------------------------------------------------------------------------------
 
@@ -214,6 +229,7 @@ class _Explainer:
                 *steps_of(record, entry, self.schedule, digest=self._digest(), cancel=cancel),
                 *self._delivery_steps(record),
                 *self._alert_steps(entry),
+                *self._ahead_steps(record.occurrence.instant),
             ),
             next=self._next(),
             known=self.routine is not None,
@@ -239,6 +255,13 @@ class _Explainer:
         if not hung:
             return []
         return [Step(before.ended_at, "delivery", f"of {ref} hung: {'; '.join(hung)}")]
+
+    def _ahead_steps(self, at: datetime) -> list[Step]:
+        """Return that a slot was dealt with before its time, by a clock that was ahead."""
+        if at <= self.now:
+            return []
+        when = local_text(at, self.context.zone_of(self.name))
+        return [Step(None, "ahead", f"of now: a clock was wrong. It does not run again {when}")]
 
     def _alert_steps(self, entry: Entry) -> list[Step]:
         """Return who was told of a slot that did not do its work, or why nobody was."""

@@ -189,11 +189,18 @@ def _of_routine(context: Context, state: State, named: Named) -> Record | Missed
     if named.whole_day:
         end = next_day(context, named)
         zone = context.zone_of(named.routine)
-        return newest(state, named.routine, since=named.at, until=end - _SECOND, zone=zone)
+        return newest(
+            state,
+            named.routine,
+            since=named.at,
+            until=end - _SECOND,
+            now=context.clock.now(),
+            zone=zone,
+        )
     occurrence = Occurrence(Kind.SLOT, named.routine, named.at.replace(microsecond=0))
     claims = ClaimStore(state)
     record = claims.read(occurrence) or _within_minute(state, named)
-    found = record or covering(state, named.routine, named.at)
+    found = record or covering(state, named.routine, named.at, now=context.clock.now())
     if found is None:
         raise _nothing_at(context, state, named)
     return found
@@ -217,6 +224,7 @@ def newest(
     since: datetime | None = None,
     until: datetime,
     slots_only: bool = False,
+    now: datetime | None = None,
     zone: ZoneInfo | None = None,
 ) -> Record | Missed:
     """Return the newest thing that is recorded of *routine*.
@@ -228,6 +236,7 @@ def newest(
         until: Not after this one. With *since* a counted record that goes on beyond it is found
             too, if a slot that it counts lies between them.
         slots_only: Whether runs by hand are passed over.
+        now: Counted records that reach beyond it are passed over: see `covering`.
         zone: Whose days an error names.
 
     Raises:
@@ -240,7 +249,7 @@ def newest(
     record = _newest_claim(claims, paths)
     missed = next(CursorStore(state).missed(routine, since=since, until=until), None)
     if since is not None:
-        missed = _reaching_over(state, routine, since, until) or missed
+        missed = _reaching_over(state, routine, since, until, now) or missed
     if missed is not None:
         slot = slot_within(missed, until)
         if record is None or (slot is not None and slot > record.occurrence.instant):
@@ -263,12 +272,16 @@ def slot_within(missed: Missed, until: datetime) -> datetime | None:
     return slot if slot is not None and slot > missed.after else None
 
 
-def _reaching_over(state: State, routine: str, since: datetime, until: datetime) -> Missed | None:
+def _reaching_over(
+    state: State, routine: str, since: datetime, until: datetime, now: datetime | None
+) -> Missed | None:
     """Return the record of a longer absence, filed under its end, that counts a slot in between."""
     found = None
     for missed in CursorStore(state).missed(routine):
         if missed.last <= until:
             break
+        if now is not None and missed.last > now:
+            continue
         slot = slot_within(missed, until)
         if slot is not None and slot >= since:
             found = missed
@@ -303,12 +316,24 @@ def _nothing_of(routine: str, since: datetime | None, zone: ZoneInfo | None) -> 
     )
 
 
-def covering(state: State, routine: str, slot: datetime) -> Missed | None:
-    """Return the counted record that *slot* lies in, or None."""
+def covering(
+    state: State, routine: str, slot: datetime, *, now: datetime | None = None
+) -> Missed | None:
+    """Return the counted record that *slot* lies in, or None.
+
+    Args:
+        state: Where.
+        routine: Whose.
+        slot: Which.
+        now: A record that ends after it is from a clock that was ahead: only its last slot is
+            dealt with (PROMISES L1). None to go by the record alone.
+    """
     best = None
     for missed in CursorStore(state).missed(routine):
         if missed.last < slot:
             break
+        if now is not None and missed.last > now and missed.last != slot:
+            continue
         # A record's own instant is when it was written; it counts what lies in its range.
         if missed.after < slot <= missed.last:
             best = missed

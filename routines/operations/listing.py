@@ -12,10 +12,11 @@ from routines.domain.names import format_instant
 from routines.domain.outcome import State
 from routines.domain.record import Record
 from routines.domain.routine import Routine
-from routines.domain.schedule import Schedule, has_ended
+from routines.domain.schedule import Schedule
 from routines.domain.silence import silent_since
 from routines.errors import Problem
 from routines.operations.agents_found import agents_found
+from routines.operations.ahead import Ahead, ahead_of
 from routines.operations.alarms import Alarms, pending_alarms
 from routines.operations.context import Context
 from routines.operations.entries import Entry
@@ -56,7 +57,8 @@ class Row:
         next: The next slot; None if there is none or it is held back.
         due: Whether a slot is due now.
         last: The newest thing that ended, or None.
-        note: What a slot that is due waits for; stands in the place of the last one.
+        note: What a slot that is due waits for, or why nothing is left to come; stands in the
+            place of the last one.
         ok, bad: How many of the last seven days completed, and were problems; None if not asked.
         partial: Whether only the newest of those days were counted.
         turns: Finished turns of its session; None for a fresh one.
@@ -277,8 +279,10 @@ class _Lister:
         # What runs or is stale is said first, and nothing comes after it all the same.
         still = still or paused is not None or (routine is not None and not routine.enabled)
         due = self.due.get(name)
+        waits = None if still else due
         retrying = _retrying(mine) if state == "retrying" else None
         schedule, zone = self._schedule(name, routine)
+        ahead = ahead_of(self.state, name, now=self.now)
         ok, bad, part = past.week(self.share) if self.week else (None, None, False)
         return Row(
             name=name,
@@ -287,10 +291,10 @@ class _Lister:
             since=since,
             schedule=None if schedule is None else schedule.text(),
             tz=zone,
-            next=None if still or schedule is None else schedule.next_after(self.now),
+            next=None if still or schedule is None else ahead.next_after(schedule, self.now),
             due=due is not None and not still,
             last=past.last,
-            note=self._note(state, None if still else due, retrying),
+            note=_over_words(ahead) if state == "over" else self._note(state, waits, retrying),
             ok=ok,
             bad=bad,
             partial=part,
@@ -360,7 +364,9 @@ class _Lister:
             return "silent", None, silent
         if routine.schedule is None:
             return "by name", None, None
-        return ("over" if has_ended(routine.schedule, self.now) else "armed"), None, None
+        ahead = ahead_of(self.state, name, now=self.now)
+        to_come = ahead.next_after(routine.schedule, self.now)
+        return ("over" if to_come is None else "armed"), None, None
 
     def _silent_since(self, routine: Routine, past: Past, mine: "list[Open]") -> datetime | None:
         """Return since when it has not completed, if that is for longer than it should be."""
@@ -411,6 +417,11 @@ class _Lister:
         if past.last is not None and past.last.warnings:
             return Trouble("warned", ", ".join(past.last.warnings))
         return None
+
+
+def _over_words(ahead: Ahead) -> str:
+    """Return that what an ended schedule names ahead has been dealt with; empty if nothing is."""
+    return "dealt with: a clock was ahead" if ahead.claimed else ""
 
 
 def _standing(

@@ -15,6 +15,7 @@ from routines.domain.timetable import Timetable
 from routines.domain.zones import local_text
 from routines.domain.zones import zone as zone_named
 from routines.errors import UnknownRoutine, UsageError
+from routines.operations.ahead import DEALT_WITH, Ahead, ahead_of
 from routines.operations.context import Context
 from routines.operations.deciding import LAST_GOOD_DECIDES, Decider
 from routines.operations.finding import check_known
@@ -108,18 +109,26 @@ def upcoming(
     sources = _wanted(context, routine)
     now = context.clock.now()
     after = now if start is None else start - _SECOND
-    over = {one.name: _over(one, now, decide=decide) for one in sources}
+    state = context.state_or_none
+    # With a decision each says itself that it was dealt with.
+    ahead = {one.name: Ahead() if decide else ahead_of(state, one.name, now=now) for one in sources}
+    over = {one.name: _over(one, ahead[one.name], now, decide=decide) for one in sources}
     switches = {
-        one.name: None if decide else held_by(context.state_or_none, one.name, now=now)
+        one.name: None if decide else held_by(state, one.name, now=now)
         for one in sources
         if over[one.name] is None
     }
-    silent = {one.name: over[one.name] or _paused(switches[one.name], one.zone) for one in sources}
+    silent = {
+        one.name: over[one.name]
+        or _paused(switches[one.name], one.zone)
+        or _left_out(ahead[one.name], one.zone)
+        for one in sources
+    }
     if routine is None:
         shown = {one.name for one in sources}
         silent |= {n: "broken: routines check" for n in context.workspace.broken if n not in shown}
     streams = [
-        _slots(one, _resumed(switches[one.name], after))
+        _slots(one, _resumed(switches[one.name], after), ahead[one.name])
         for one in sources
         if over[one.name] is None and not _for_good(switches[one.name])
     ]
@@ -168,12 +177,14 @@ def _wanted(context: Context, name: str | None) -> list[_Source]:
     return [one for one in sources if name in (None, one.name)]
 
 
-def _over(source: _Source, now: datetime, *, decide: bool) -> str | None:
+def _over(source: _Source, ahead: Ahead, now: datetime, *, decide: bool) -> str | None:
     """Return why nothing of *source* is to come, or None; with *decide* its slots say it."""
     if source.timetable is None:
         return "no schedule: it is reached by name only"
     if source.timetable.schedule.next_after(now) is None:
         return "over: its schedule has nothing left to come"
+    if ahead.next_after(source.timetable.schedule, now) is None:
+        return "over: what was left to come was dealt with already, by a clock that was ahead"
     enabled = source.definition is None or source.definition.enabled
     return "disabled" if not enabled and not decide else None
 
@@ -201,13 +212,25 @@ def _text(source: _Source) -> str | None:
     return None if source.timetable is None else source.timetable.schedule.text()
 
 
-def _slots(source: _Source, after: datetime) -> Iterator[tuple[datetime, str, _Source]]:
+def _left_out(ahead: Ahead, zone: str) -> str | None:
+    """Return which slot is left out since it was dealt with, in words; None if none is."""
+    slot = min(ahead.claimed | ahead.recorded, default=None)
+    if slot is None:
+        return None
+    more = len(ahead.claimed | ahead.recorded) - 1
+    also = f" and {more} more" if more else ""
+    return f"{local_text(slot, zone_named(zone))}{also}: {DEALT_WITH}"
+
+
+def _slots(
+    source: _Source, after: datetime, ahead: Ahead
+) -> Iterator[tuple[datetime, str, _Source]]:
     if source.timetable is None:
         return
-    slot = source.timetable.schedule.next_after(after)
+    slot = ahead.next_after(source.timetable.schedule, after)
     while slot is not None:
         yield slot, source.name, source
-        slot = source.timetable.schedule.next_after(slot)
+        slot = ahead.next_after(source.timetable.schedule, slot)
 
 
 def _coming(source: _Source, slot: datetime, decider: Decider | None) -> Coming:

@@ -157,7 +157,7 @@ def _next(row: Routine, listing: Listing, times: Times) -> str:
 def _last(row: Routine, listing: Listing, times: Times) -> str:
     if row.retry_at is not None:
         return line(retry_words(row.retry_at, row.note, times))
-    if row.note and listing.schedulers.alive:
+    if row.note and (listing.schedulers.alive or row.state == "over"):
         return line(row.note)
     last = "-" if row.last is None else last_cell(row.last, times)
     if row.buffered is None:
