@@ -89,6 +89,7 @@ class Events:
                 "outcome": end.get("outcome"),
                 "reason": end.get("reason"),
                 "detail": end.get("detail"),
+                **_warnings(end),
             },
             routine=record.routine,
             trigger=record.trigger.value,
@@ -129,3 +130,8 @@ def _range(missed: Missed) -> dict[str, Any]:
         "count": missed.count,
         "reason": missed.reason.value,
     }
+
+
+def _warnings(end: dict[str, Any]) -> dict[str, Any]:
+    found = end.get("warnings")
+    return {"warnings": ", ".join(map(str, found))} if found else {}

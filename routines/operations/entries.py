@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from routines.domain.alerting import Weight, weight
 from routines.domain.names import format_instant, parse_instant, shown_who
 from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason, State, Trigger
@@ -33,8 +34,6 @@ from routines.store.state import State as StateFolder
 MOST_COUNTED = 1000
 # What `files` names, in this order.
 OUTPUT_FILES = ("prompt.md", "reply.md", "stdout.log", "stderr.log")
-# Outcomes that nobody has to look at; `completed` only without warnings.
-_CALM = frozenset([Outcome.COMPLETED, Outcome.SKIPPED, Outcome.CANCELLED, Outcome.SUPERSEDED])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,10 +141,15 @@ class Entry:
 
     @property
     def needs_a_person(self) -> bool:
-        """Whether it is marked with `!`: narrower than a problem, what was asked for is none."""
+        """Whether it is marked with `!`: what an alert counts, so that both say the same.
+
+        A run by hand is marked too, though whoever ran it has seen how it ended.
+        """
         if self.outcome is None:
             return self.is_problem
-        return Outcome(self.outcome) not in _CALM or bool(self.warnings)
+        reason = None if self.reason is None else Reason(self.reason)
+        found = weight(Kind.SLOT, Outcome(self.outcome), reason, warned=bool(self.warnings))
+        return found is Weight.PROBLEM
 
     @property
     def is_running(self) -> bool:

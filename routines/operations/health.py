@@ -354,9 +354,16 @@ def _outcomes(context: Context) -> list[Finding]:
     findings = [
         _outcome(context, row.name, row.problem)
         for row in listing.rows
-        if row.problem is not None and row.problem.kind in ("failing", "silent", "lost", "parked")
+        if row.problem is not None and _is_told(row.problem)
     ]
     return findings or [Finding(Level.OK, "outcomes", "nothing failed in a row")]
+
+
+def _is_told(problem: Trouble) -> bool:
+    """Return whether an alert tells of it too, or a scheduler has yet to settle it."""
+    if problem.kind == "warned":
+        return problem.since is not None
+    return problem.kind in ("failing", "silent", "lost", "parked")
 
 
 def _outcome(context: Context, name: str, problem: Trouble) -> Finding:

@@ -121,7 +121,7 @@ class Trouble:
         text: In words.
         detail: What there is besides, where there is room.
         file: What is wrong with a file, for `broken`.
-        since: Since when, for `failing`.
+        since: Since when, for `failing`; for `warned` if it is told, and not a stumble.
         armed: Whether it goes on in its last good version, for `broken`.
     """
 
@@ -271,7 +271,7 @@ class _Lister:
 
     def _row(self, name: str) -> Row:
         routine = self.workspace.routines.get(name)
-        past = Past(self.state, name, now=self.now)
+        past = Past(self.state, name, now=self.now, known=routine)
         mine = [one for one in self.open if one.record.routine == name]
         state, count, since = self._stands(name, routine, past, mine)
         paused = self._held_by(name)
@@ -357,7 +357,7 @@ class _Lister:
         if due is not None:
             count = due.count if due.state is State.OWED else None
             return due.state.value, count or None, due.slot
-        if past.failing:
+        if past.failing and not past.is_warned_once:
             return "failing", past.failing, past.failing_since
         silent = self._silent_since(routine, past, mine)
         if silent is not None:
@@ -406,7 +406,7 @@ class _Lister:
                 return _open_trouble(one)
         if name in self.no_agent:
             return Trouble("no agent", self.no_agent[name])
-        if past.failing:
+        if past.failing and not past.is_warned_once:
             return Trouble("failing", f"{past.failing} in a row", since=past.failing_since)
         routine = self.workspace.routines.get(name)
         owed = name in self.due and not self.alive.alive
@@ -415,7 +415,8 @@ class _Lister:
             if silent is not None:
                 return Trouble("silent", f"nothing has completed for {_days(self.now - silent)}")
         if past.last is not None and past.last.warnings:
-            return Trouble("warned", ", ".join(past.last.warnings))
+            since = past.failing_since
+            return Trouble("warned", ", ".join(past.last.warnings), since=since)
         return None
 
 

@@ -11,10 +11,14 @@ from functools import partial
 from heapq import merge
 from itertools import islice, takewhile
 from operator import itemgetter
+from typing import Any
 
+from routines.domain.alerting import Weight, threshold, weight
 from routines.domain.names import instant_name, parse_instant, parse_instant_name, safe_name
+from routines.domain.occurrence import Kind
 from routines.domain.outcome import Outcome, Reason
-from routines.operations.endings import ending, name_key
+from routines.domain.routine import CatchUpPolicy, Routine
+from routines.operations.endings import ending, is_of_slot, name_key
 from routines.operations.entries import Entry, as_it_stands, from_missed
 from routines.store import files
 from routines.store.claims import ClaimStore
@@ -25,8 +29,6 @@ WEEK = timedelta(days=7)
 # A run of failures is counted this far: further back than a person counts.
 _LOOK_BACK = 50
 _BAD = frozenset([Outcome.FAILED, Outcome.TIMED_OUT, Outcome.INTERRUPTED])
-# These neither begin nor end a run of failures: no turn of the agent has ended.
-_SAYS_NOTHING = frozenset([Outcome.SKIPPED, Outcome.CANCELLED, Outcome.SUPERSEDED, Outcome.MISSED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Ended:
         ended_at: When it ended.
         outcome: How it ended.
         warned: Whether it carries warnings.
+        weight: What it says of the routine's health, as an alert takes it.
+        is_wakeup: Whether it is a wake-up of the routine's session.
         whole: Reads the rest.
     """
 
@@ -45,12 +49,14 @@ class Ended:
     ended_at: datetime
     outcome: Outcome
     warned: bool
+    weight: Weight
+    is_wakeup: bool
     whole: Callable[[], Entry | None]
 
     @property
     def is_bad(self) -> bool:
         """Whether it is marked with `!`."""
-        return self.outcome in _BAD or self.outcome is Outcome.MISSED or self.warned
+        return self.weight is Weight.PROBLEM or self.outcome in _BAD or self.warned
 
 
 def _is_sign(one: Ended, *, gates: bool) -> bool:
@@ -68,13 +74,23 @@ class Past:
 
     Attributes:
         last: The newest of it, whole; None if there is nothing.
-        failing: How many of the newest ended badly, one after the other.
+        failing: How many of the newest were problems, one after the other; 0 while they are too
+            few to be told of.
         failing_since: The first of these, or None.
+
+    Args:
+        state: The state folder.
+        routine: Its name.
+        now: The present.
+        known: What its file says, or None if it can't be used.
     """
 
-    def __init__(self, state: State | None, routine: str, *, now: datetime) -> None:
+    def __init__(
+        self, state: State | None, routine: str, *, now: datetime, known: Routine | None = None
+    ) -> None:
         self._state = state
         self._routine = routine
+        self._known = known
         self._now = now
         self._read: list[Ended] = []
         self._more = iter(()) if state is None else self._walk(state)
@@ -83,13 +99,18 @@ class Past:
         self.failing, self.failing_since = self._failures()
 
     def _failures(self) -> tuple[int, datetime | None]:
-        count, since = 0, None
-        for one in islice(self._ended(), _LOOK_BACK):
-            if one.outcome in _BAD:
-                count, since = count + 1, one.instant
-            elif one.outcome not in _SAYS_NOTHING:
-                break
-        return count, since
+        """Return what an alert goes by: how many problems in a row, and the first of them."""
+        newer = takewhile(lambda one: one.weight is not Weight.WELL, self._all())
+        bad = [one for one in islice(newer, _LOOK_BACK) if one.weight is Weight.PROBLEM]
+        schedule = None if self._known is None else self._known.schedule
+        if not bad or len(bad) < threshold(schedule, self._now):
+            return 0, None
+        return len(bad), bad[-1].instant
+
+    @property
+    def is_warned_once(self) -> bool:
+        """Whether all that is wrong is that the newest turn completed with a warning."""
+        return self.failing == 1 and self.last is not None and bool(self.last.warnings)
 
     def newest_sign(self, *, gates: bool) -> datetime | None:
         """Return when the newest that completed ended, or None if none did of late.
@@ -126,6 +147,10 @@ class Past:
         return (ok, bad, False) if seen else (None, None, False)
 
     def _ended(self) -> Iterator[Ended]:
+        """Yield its slots and runs by hand, the newest first."""
+        return (one for one in self._all() if not one.is_wakeup)
+
+    def _all(self) -> Iterator[Ended]:
         """Yield from the newest on; what was read once is not read again."""
         yield from self._read
         for one in self._more:
@@ -134,13 +159,16 @@ class Past:
 
     def _walk(self, state: State) -> Iterator[Ended]:
         claims, cursors = ClaimStore(state), CursorStore(state)
+        folders = [safe_name(self._routine), f"wake/{safe_name(f'routine:{self._routine}')}"]
+        catch_up = CatchUpPolicy.ONE if self._known is None else self._known.catch_up
+        made_good = catch_up is not CatchUpPolicy.NONE
         makers: list[Iterator[tuple[str, Callable[[], Ended | None]]]] = [
             (
                 (name_key(path), partial(_of_claim, state, claims, path))
-                for path in claims.walk([safe_name(self._routine)], until=self._now)
+                for path in claims.walk(folders, until=self._now)
             ),
             (
-                (instant_name(one.last), partial(_of_missed, one))
+                (instant_name(one.last), partial(_of_missed, one, made_good=made_good))
                 for one in cursors.missed(self._routine, until=self._now)
             ),
         ]
@@ -150,9 +178,15 @@ class Past:
                 yield one
 
 
-def _of_missed(missed: Missed) -> Ended:
+def _of_missed(missed: Missed, *, made_good: bool) -> Ended:
     return Ended(
-        missed.last, missed.at, Outcome.MISSED, warned=False, whole=partial(from_missed, missed)
+        missed.last,
+        missed.at,
+        Outcome.MISSED,
+        warned=False,
+        weight=weight(Kind.SLOT, Outcome.MISSED, missed.reason, made_good=made_good),
+        is_wakeup=False,
+        whole=partial(from_missed, missed),
     )
 
 
@@ -162,12 +196,30 @@ def _of_claim(state: State, claims: ClaimStore, path: str) -> Ended | None:
     instant = parse_instant_name(name_key(path))
     if instant is None or end is None:
         return None
-    whole = partial(_read_whole, state, claims, path)
     try:
         ended_at = parse_instant(str(end.get("at")))
     except ValueError:
         ended_at = instant
-    return Ended(instant, ended_at, Outcome(end["outcome"]), bool(end.get("warnings")), whole)
+    outcome, warned = Outcome(end["outcome"]), bool(end.get("warnings"))
+    is_wakeup = path.startswith("claims/wake/")
+    kind = Kind.WAKE if is_wakeup else Kind.SLOT if is_of_slot(path) else Kind.MANUAL
+    return Ended(
+        instant,
+        ended_at,
+        outcome,
+        warned=warned,
+        weight=weight(kind, outcome, _reason(end), warned=warned),
+        is_wakeup=is_wakeup,
+        whole=partial(_read_whole, state, claims, path),
+    )
+
+
+def _reason(end: dict[str, Any]) -> Reason | None:
+    try:
+        return Reason(end["reason"])
+    except (ValueError, KeyError):
+        # None, or a word of another version.
+        return None
 
 
 def _read_whole(state: State, claims: ClaimStore, path: str) -> Entry | None:

@@ -137,6 +137,8 @@ async def test_warned_turn_is_told(stage):
 
     assert words(stage) == ["alert digest failing"]
     assert "empty-reply" in told(stage).body
+    (settled,) = [one for one in stage.events if one.name == "settled"]
+    assert settled.data["warnings"] == "empty-reply"
 
 
 async def test_parked_turn_is_told_at_once(stage):

@@ -3,7 +3,10 @@
 import json
 from datetime import timedelta
 
+import pytest
+
 from routines.domain.alerting import Told
+from routines.domain.occurrence import Kind
 from routines.store.alerts import AlertStore
 from tests.surfaces.world import NOW, berlin
 
@@ -64,7 +67,7 @@ def test_list_says_silent_of_a_routine_that_has_not_completed_for_long(ws):
     ws.scheduler()
     ws.cron("digest", "0 9 * * 1-5", "silent_for: 2d\n")
     ws.done("digest", berlin("2026-11-26 09:00"))
-    ws.settled("digest", berlin("2026-11-27 09:00"), "skipped", "busy", "a person")
+    ws.settled("digest", berlin("2026-11-27 09:00"), "skipped", "gate", "no mail")
     ws.cron("weekday", "0 9 * * 1-5")
     ws.done("weekday", berlin("2026-11-27 09:00"))
 
@@ -128,3 +131,59 @@ def test_routine_that_always_runs_and_never_completes_is_silent_in_list_and_doct
     answer = ws.ask("doctor", "--only", "outcomes")
     assert answer.code == 1
     assert "poll: nothing has completed for 5 m" in answer.out
+
+
+# One rule ---------------------------------------------------------------------------------------
+
+
+def undelivered(ws, name, slot):
+    ws.done(name, slot, delivered=DELIVERED, warnings=["not-delivered"])
+
+
+def limited(ws, name, slot):
+    ws.settled(name, slot, "skipped", "limit", "2 of 2 turns have started today")
+
+
+@pytest.mark.parametrize("end", [undelivered, limited])
+def test_what_is_alerted_needs_a_person_in_list_history_and_doctor(ws, end):
+    """Dense slots are told at the third problem in a row, and not before."""
+    ws.scheduler()
+    ws.cron("poll", "*/10 * * * *", since=berlin("15:45"))
+    for slot in ("15:50", "16:00"):
+        end(ws, "poll", berlin(slot))
+    assert ws.ask("doctor", "--only", "outcomes").code == 0
+    end(ws, "poll", berlin("16:10"))
+
+    (row,) = json.loads(ws.ask("list", "--json").out)["routines"]
+    assert (row["state"], row["count"], row["problem"]["kind"]) == ("failing", 3, "failing")
+    assert "! poll" in ws.ask("list").out
+    assert ws.ask("history", "poll").out.count("! today") == 3
+    answer = ws.ask("doctor", "--only", "outcomes")
+    assert answer.code == 1
+    assert "poll: 3 failed in a row since Sun 29 Nov 15:50" in answer.out
+
+
+def test_warning_of_a_sparse_routine_is_told_by_doctor_at_once(ws):
+    ws.cron("daily", "0 3 * * *")
+    undelivered(ws, "daily", berlin("03:00"))
+
+    answer = ws.ask("doctor", "--only", "outcomes")
+    assert (answer.code, "daily: not-delivered since" in answer.out) == (1, True)
+
+
+def test_what_a_person_asked_for_is_marked_nowhere(ws):
+    ws.cron("daily", "0 3 * * *")
+    ws.gave_up("daily", berlin("2026-11-25 03:00"), berlin("2026-11-28 03:00"), "paused")
+
+    assert "!" not in ws.ask("history", "daily").out
+    assert ws.ask("doctor", "--only", "outcomes").code == 0
+
+
+def test_wake_up_of_its_session_that_failed_counts_too(ws):
+    ws.cron("daily", "0 3 * * *")
+    claim = ws.claim("routine:daily", berlin("12:00"), kind=Kind.WAKE, occurrence_id="w-aaaa")
+    ws.started(claim)
+    ws.end(claim, "failed", "exit", "exit 1: no")
+
+    answer = ws.ask("doctor", "--only", "outcomes")
+    assert (answer.code, "daily: 1 failed in a row" in answer.out) == (1, True)
