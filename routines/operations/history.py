@@ -15,6 +15,7 @@ from routines.domain.record import Record
 from routines.errors import UsageError
 from routines.operations.context import Context
 from routines.operations.endings import ending, is_calm, is_of_slot, name_key
+from routines.operations.entries import MOST_COUNTED as MOST_OF_A_RECORD
 from routines.operations.entries import Entry, as_it_stands, from_missed, owed_entry
 from routines.operations.finding import check_known, find, known_routines
 from routines.operations.last_good import tagged
@@ -87,6 +88,8 @@ class History:
         entries: Newest first; what is due now and unclaimed stands first.
         total: How many are recorded in all; beyond MOST_COUNTED, at least how many.
         counts: How many of the rows ended in each outcome; slots of a counted record one by one.
+        uncounted_missed: Whether more slots were missed than `counts` says: of a record of more
+            than 1000, or one that has not been counted yet, the number is not known.
         unsettled: How many rows have no outcome.
         open_elsewhere: How many claims of the routine have no outcome and are not among the rows.
         cut: Whether the search gave up before all was looked at.
@@ -103,6 +106,7 @@ class History:
     cut: bool = False
     matching: int | None = None
     uncounted: bool = False
+    uncounted_missed: bool = False
 
     @property
     def asked_words(self) -> str:
@@ -149,6 +153,7 @@ def history(context: Context, query: Query) -> History:
         cut=cut,
         matching=matching,
         uncounted=rows.cut,
+        uncounted_missed=any(map(_is_uncounted, entries)),
     )
 
 
@@ -229,6 +234,13 @@ def _count(entries: tuple[Entry, ...]) -> dict[str, int]:
                 else 1
             )
     return dict(found)
+
+
+def _is_uncounted(entry: Entry) -> bool:
+    if entry.outcome != Outcome.MISSED.value or entry.missed is None:
+        return False
+    count = entry.missed.get("count")
+    return not count or count > MOST_OF_A_RECORD
 
 
 def folders_of(context: Context, state: StateFolder, query: Query) -> list[str]:

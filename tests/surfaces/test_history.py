@@ -121,6 +121,8 @@ def test_more_than_a_thousand_reads_so(past):
     )
 
     assert "missed x1000+" in past.ask("history", "other").out
+    # What is counted no further adds up to no exact number.
+    assert "at least 1001 missed." in past.ask("history", "other").out
 
 
 def test_what_is_due_and_unclaimed_stands_first(ws):

@@ -104,9 +104,14 @@ def history_line(entry: Entry, times: Times, *, width: int) -> str:
     return layout(_columns(wide=wide, named=False), [row], total=width)[-1]
 
 
+def _counted(history: History, word: str) -> str:
+    least = word == Outcome.MISSED.value and history.uncounted_missed
+    return f"{'at least ' if least else ''}{history.counts[word]} {word}"
+
+
 def _foot(history: History) -> str:
     order = [outcome.value for outcome in Outcome]
-    counts = [f"{history.counts[word]} {word}" for word in order if history.counts.get(word)]
+    counts = [_counted(history, word) for word in order if history.counts.get(word)]
     shown = len(history.entries)
     total = history.asked_words
     text = f"{shown} of {total}: {', '.join(counts)}." if counts else f"{shown} of {total}."
