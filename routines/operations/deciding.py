@@ -46,6 +46,11 @@ class Decider:
         self._busy: dict[str, str] = {}
         self._dealt_with: dict[str, Ahead] = {}
 
+    @property
+    def now(self) -> datetime:
+        """The present, from which it decides."""
+        return self._now
+
     @cached_property
     def _alive(self) -> Schedulers:
         return schedulers(self._state, now=self._now)

@@ -237,7 +237,9 @@ def _coming(source: _Source, slot: datetime, decider: Decider | None) -> Coming:
     timetable = source.timetable
     due_at = slot if timetable is None else timetable.due_at(slot)
     decision = None
-    if decider is not None and source.definition is not None:
+    if decider is not None and slot <= decider.now:
+        decision = "past: routines explain says what became of it"
+    elif decider is not None and source.definition is not None:
         decision = decider.decide(source.definition, slot)
     elif decider is not None:
         decision = decider.paused(source.name, source.zone, due_at) or LAST_GOOD_DECIDES

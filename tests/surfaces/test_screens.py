@@ -5,6 +5,9 @@ from datetime import timedelta
 import pytest
 
 from routines.domain.occurrence import Kind
+from routines.domain.wake_request import WakeRequest
+from routines.domain.wakeup import DEFAULT_BOUNDS
+from routines.store.wakeups import WakeupStore
 from tests.surfaces.world import NOW, World, berlin
 
 WIDTHS = pytest.mark.parametrize("width", [80, 120])
@@ -657,3 +660,37 @@ def test_each_label_of_list_is_said(ws, label, make, alive):
     rows = json.loads(ws.ask("list", "--json").out)["routines"]
     word = next(row["state"] for row in rows if row["name"] == "daily")
     assert label.startswith(word)
+
+
+def test_next_says_of_what_is_past_how_long_ago_it_was(ws):
+    ws.scheduler()
+    ws.cron("daily", "0 9 * * *")
+
+    rows = ws.ask("next", "daily", "-n", "3", "--from", "yesterday", "--decide", width=120).out
+
+    assert "1 d 7 h ago" in rows
+    assert "7 h 18 m ago" in rows
+    assert rows.count("past: routines explain says what became of it") == 2
+    assert "in 16 h 42 m" in rows
+    assert "1 d 7 h ago" in ws.ask("next", "--from", "yesterday").out
+
+
+def test_the_foot_of_explain_stands_within_80_columns(ws):
+    ws.cron("a-routine-with-a-name-that-is-long", "0 3 * * *")
+    ws.done("a-routine-with-a-name-that-is-long", berlin("03:00"))
+
+    *_, first, second = ws.ask("explain", "a-routine-with-a-name-that-is-long").out.splitlines()
+
+    assert first == "Next: Mon 30 Nov 03:00, once a scheduler is alive: routines start."
+    assert second == "Now, by hand: routines run a-routine-with-a-name-that-is-long"
+
+
+def test_a_wakeup_of_another_year_and_offset_stands_within_its_column(ws):
+    request = WakeRequest(prompt="Look.", session="named:shop", at="2027-03-28T12:00", by="ana@x")
+    store = WakeupStore(ws.state)
+    store.wake(request, now=NOW, bounds=DEFAULT_BOUNDS, zone_key="Europe/Berlin")
+
+    head, row = ws.ask("wakeups", width=120).out.splitlines()[2:4]
+
+    assert head.index("IN") == row.index("118 d")
+    assert head.index("SESSION") == row.index("named:shop")

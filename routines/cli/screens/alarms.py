@@ -27,7 +27,7 @@ def alarms_screen(found: AlarmList, times: Times, *, width: int) -> list[str]:
     wide = width >= _WIDE and any(one.created_in_turn for one in found.wakeups)
     columns = [
         Column("ID", 8, most=20, cut=False),
-        Column("WHEN", 13, most=26, cut=False),
+        Column("WHEN", 13, most=28, cut=False),
         Column("IN", 9, most=16, gap=1),
         Column("SESSION", 16, most=28),
         *([Column("SET BY", 10, most=34)] if wide else []),

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from routines.cli.escape import escape, line, pad, wrap
+from routines.cli.escape import width as columns_of
 from routines.cli.screens.words import held_words, outcome_cell, why, word
 from routines.cli.times import Times, took, until
 from routines.domain.outcome import Outcome, Reason
@@ -23,7 +24,10 @@ def explain_screen(found: Explanation, times: Times, *, width: int) -> list[str]
         lines.append("")
         for step in found.steps:
             lines += _step(step, found, times, width=width)
-    return [*lines, "", *_foot(found, times)]
+    foot = [
+        row for text in _foot(found, times, width=width) for row in wrap(text, width, indent="  ")
+    ]
+    return [*lines, "", *foot]
 
 
 def _verdict(found: Explanation, times: Times) -> str:
@@ -83,7 +87,7 @@ def _clock(at: datetime, slot: datetime, times: Times) -> str:
     return clock if same_day else f"{times.day(at)} {clock}"
 
 
-def _foot(found: Explanation, times: Times) -> list[str]:
+def _foot(found: Explanation, times: Times, *, width: int) -> list[str]:
     if found.job is not None:
         return _job_foot(found)
     lines = []
@@ -100,8 +104,11 @@ def _foot(found: Explanation, times: Times) -> list[str]:
             ahead = f"in {until(times.now, found.next)}"
             if not found.alive:
                 ahead = "once a scheduler is alive: routines start"
-            by_hand = "" if found.stale else f" Now, by hand: routines run {name}"
-            lines.append(f"Next: {at}, {ahead}.{by_hand}")
+            following = f"Next: {at}, {ahead}."
+            by_hand = [] if found.stale else [f"Now, by hand: routines run {name}"]
+            whole = " ".join([following, *by_hand])
+            # A command that is cut in two by the end of the line can't be copied.
+            lines += [whole] if columns_of(whole) <= width else [following, *by_hand]
     elif found.known:
         lines.append(f"Nothing is to come. Now, by hand: routines run {name}")
     else:

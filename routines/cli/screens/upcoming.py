@@ -3,7 +3,7 @@
 from routines.cli.escape import escape, fit, line, wrap
 from routines.cli.escape import width as columns_of
 from routines.cli.screens.table import Column, Row, layout
-from routines.cli.times import Times, until
+from routines.cli.times import Times, since, until
 from routines.domain.durations import humanize
 from routines.domain.zones import zone
 from routines.operations.upcoming import Coming, Upcoming
@@ -22,7 +22,7 @@ def next_screen(upcoming: Upcoming, times: Times, *, width: int) -> list[str]:
         Row(
             [
                 _when(one, times),
-                f"in {until(times.now, one.slot)}",
+                _how_far(one, times),
                 _name(one, times, width),
                 _extra(one),
             ]
@@ -48,6 +48,13 @@ def next_screen(upcoming: Upcoming, times: Times, *, width: int) -> list[str]:
 
 def _wrapped(texts: list[str], width: int) -> list[str]:
     return [f"  {row}" for text in texts for row in wrap(text.strip(), width - 2, indent="  ")]
+
+
+def _how_far(one: Coming, times: Times) -> str:
+    """Return `in 12 m`; `12 m ago` of what `--from` reaches back to."""
+    if one.slot < times.now:
+        return f"{since(times.now, one.slot)} ago"
+    return f"in {until(times.now, one.slot)}"
 
 
 def _when(one: Coming, times: Times) -> str:
@@ -79,7 +86,7 @@ def _of_one(upcoming: Upcoming, times: Times, *, width: int) -> list[str]:
     head.append(times.zone.key if turns else times.head)
     lines = wrap("  ".join(head), width, indent="  ")
     rows = [
-        Row([times.row(one.slot, offset=turns), f"in {until(times.now, one.slot)}", _extra(one)])
+        Row([times.row(one.slot, offset=turns), _how_far(one, times), _extra(one)])
         for one in upcoming.coming
     ]
     first = max((columns_of(row.cells[0]) for row in rows), default=0)
