@@ -8,6 +8,7 @@ from routines.domain.outcome import Outcome, Reason
 from routines.domain.record import Owner, outcome_event
 from routines.store.claim_making import Draft
 from routines.store.cursors import Cursor, Missed
+from routines.store.opened import Opened
 from routines.store.schedulers import Scheduler
 from routines.store.sessions import Ledger
 
@@ -107,6 +108,11 @@ def missed(last: str = "09:00", routine: str = "daily", **changes: Any) -> Misse
         "at": NOW,
     }
     return Missed(**known | changes)
+
+
+def opened(**changes: Any) -> Opened:
+    known: dict[str, Any] = {"mark": f"ROUTINES_HELD_{'5' * 32}", "owner": owner(), "at": NOW}
+    return Opened(**known | changes)
 
 
 def ledger(session: str = "routine:daily", **changes: Any) -> Ledger:

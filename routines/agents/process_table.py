@@ -7,7 +7,7 @@ group of a turn there may stay behind.
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from routines.agents.processes import ask_system, env_bytes
@@ -135,14 +135,21 @@ def leftovers(state: str, turn_key: str) -> list[int]:
     Only those of this host and of our own pid namespace, never ourselves, no zombies.
     """
     table = process_table()
-    return sorted(row.pid for row in named(table, state, turn_key))
+    return sorted(row.pid for row in named(table, marks_of_turn(state, turn_key)))
 
 
-def named(table: Mapping[int, Process], state: str, turn_key: str) -> list[Process]:
-    """Return those of *table* that `leftovers` means, with all that is known of them."""
+def marks_of_turn(state: str, turn_key: str) -> list[str]:
+    """Return what stands in the environment of every process of a turn."""
+    return [f"ROUTINES_STATE={state}", f"ROUTINES_TURN={turn_key}"]
+
+
+def named(table: Mapping[int, Process], marks: Sequence[str]) -> list[Process]:
+    """Return those of *table* whose environment has all of *marks*, of the form NAME=VALUE.
+
+    Only those of this host and of our own pid namespace, never ourselves, no zombies.
+    """
     own = os.getpid()
     rows = [row for row in table.values() if not row.zombie and row.pid != own]
-    marks = [f"ROUTINES_STATE={state}", f"ROUTINES_TURN={turn_key}"]
     if not _has_proc():
         named = _named_by_ps(marks)
         return [row for row in rows if row.pid in named]

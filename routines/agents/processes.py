@@ -235,7 +235,8 @@ def run_in_foreground(
             executable=program,
             cwd=cwd,
             env=env,
-            # It must not go on where nothing holds its conversation any more.
+            # It must not go on where nothing holds its conversation any more. What it starts itself
+            # is not reached by that, and is known by a mark in *env* (`engine.opened`).
             preexec_fn=_child_setup(),  # noqa: PLW1509 - as in `start_program`
         )
         child.append(process)

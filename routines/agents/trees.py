@@ -13,7 +13,14 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from routines.agents.process_table import Key, Process, find_process, named, process_table
+from routines.agents.process_table import (
+    Key,
+    Process,
+    find_process,
+    marks_of_turn,
+    named,
+    process_table,
+)
 from routines.agents.processes import find_prctl
 from routines.domain.clock import Clock
 
@@ -71,12 +78,13 @@ def _below(table: Mapping[int, Process], roots: Iterable[int]) -> set[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """Every process of one turn, however it is found.
+    """Every process of one turn, or of a program that a person opened, however it is found.
 
     Attributes:
         state: The state folder that their environment names; "" if it names none.
         turn_key: The turn that it names; "" if it names none.
         leader: The agent that we started, None if another process did.
+        mark: Another variable that its environment has, as NAME=VALUE; "" if none marks it.
         spare: Children that we had before (`own_children`): not of this turn. None if nothing
             that descends from us is to be touched, as in a scheduler that cleans up.
     """
@@ -84,6 +92,7 @@ class Tree:
     state: str
     turn_key: str
     leader: int | None = None
+    mark: str = ""
     spare: frozenset[Key] | None = None
 
     def members(self) -> list[Process]:
@@ -93,7 +102,10 @@ class Tree:
         pids = {row.pid for row in table.values() if self._in_group(row)}
         pids |= _below(table, self._roots(table, own))
         if self.state and self.turn_key:
-            pids.update(row.pid for row in named(table, self.state, self.turn_key))
+            marks = marks_of_turn(self.state, self.turn_key)
+            pids.update(row.pid for row in named(table, marks))
+        if self.mark:
+            pids.update(row.pid for row in named(table, [self.mark]))
         pids.discard(own)
         return [table[pid] for pid in sorted(pids) if pid in table and not table[pid].zombie]
 

@@ -391,7 +391,7 @@ class Engine(Lifecycle):
         self._check_usable()
         until = self._clock.awake() + wait.total_seconds()
         while True:
-            lease = await in_thread(lambda: self._sessions.take(session, clock=self._clock))
+            lease = await in_thread(lambda: self._looker.needs.lease(session))
             if isinstance(lease, Lease):
                 break
             if self._clock.awake() >= until:

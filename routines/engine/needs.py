@@ -70,12 +70,34 @@ class Needs:
         return self._switches.held(routine, now=now) is not None
 
     def busy(self, session: str) -> Busy | None:
-        """Return who has *session*; a claim that only its stamp holds is looked after first."""
+        """Return who has *session*; what only its stamp or its record holds is looked after first.
+
+        Raises:
+            StoreError: It could not be.
+        """
         busy = self._sessions.is_busy(session)
-        if busy is None or busy.locked or busy.claim is None:
+        if busy is None or busy.locked:
             return busy
-        self._recoverer.recover_path(busy.claim)
+        if busy.claim is not None:
+            self._recoverer.recover_path(busy.claim)
+        elif busy.opened is not None:
+            self._recoverer.recover_opened(session, busy.opened)
+        else:
+            return busy
         return self._sessions.is_busy(session)
+
+    def lease(self, session: str, *, own_claim: str | None = None) -> Lease | Busy:
+        """Take the lease of *session*; an opened program that outlived its holder is ended first.
+
+        Args:
+            session: Its name.
+            own_claim: As in `SessionStore.take`.
+        """
+        lease = self._sessions.take(session, clock=self._clock, own_claim=own_claim)
+        if isinstance(lease, Lease) or lease.opened is None:
+            return lease
+        self._recoverer.recover_opened(session, lease.opened)
+        return self._sessions.take(session, clock=self._clock, own_claim=own_claim)
 
     def room_for(self, work: Work) -> Room | str:
         """Return a place, and the group of *work*, or why there is none."""
@@ -124,9 +146,7 @@ class Needs:
             claim.let_go()
             return None
         try:
-            lease = self._sessions.take(
-                str(claim.record.session), clock=self._clock, own_claim=claim.record.path
-            )
+            lease = self.lease(str(claim.record.session), own_claim=claim.record.path)
         except BaseException:
             room.let_go()
             raise
@@ -147,9 +167,7 @@ class Needs:
 
         It is at work already: place and group are taken where they are free, and not waited for.
         """
-        lease = self._sessions.take(
-            str(claim.record.session), clock=self._clock, own_claim=claim.record.path
-        )
+        lease = self.lease(str(claim.record.session), own_claim=claim.record.path)
         if not isinstance(lease, Lease):
             claim.let_go()
             return None

@@ -21,6 +21,7 @@ from routines.domain.record import Event, Owner, Record
 from routines.domain.recovery import Recovery, decide, owner_is_this_boot
 from routines.engine import host
 from routines.engine.ledgers import after_turn
+from routines.engine.opened import end_opened, may_live
 from routines.errors import StoreError
 from routines.store import files
 from routines.store.cancels import CancelStore
@@ -30,6 +31,7 @@ from routines.store.job_leases import is_worked
 from routines.store.job_settling import called_off, intents_of, settling
 from routines.store.job_work import JobWork
 from routines.store.jobs import JobStore
+from routines.store.opened import Opened
 from routines.store.sessions import Lease, SessionStore
 from routines.store.state import State
 
@@ -74,8 +76,8 @@ class Recoverer:
         on_settled: Callable[[Record], None],
     ) -> None:
         self._on_settled = on_settled
-        # Claims whose leftovers are being ended, each in a thread of its own: that may take as
-        # long as a stubborn program likes, and nothing else waits for it.
+        # Claims and opened programs whose leftovers are being ended, each in a thread of its own:
+        # that may take as long as a stubborn program likes, and nothing else waits for it.
         self._ending: dict[str, threading.Thread] = {}
         self._state = state
         self._clock = clock
@@ -114,6 +116,17 @@ class Recoverer:
                 self._recover_one(entry, self._server_now(), found, keep_unstarted=False)
                 for record in found.settled:
                     self._on_settled(record)
+
+    def recover_opened(self, session: str, opened: Opened) -> None:
+        """End a program that outlived who opened it in *session*: something waits for that."""
+
+        def end() -> None:
+            end_opened(self._state, session, clock=self._clock)
+
+        if may_live(self._state, opened):
+            self._aside(opened.mark, session, end)
+        else:
+            end()
 
     def settle_lost(self, claim: Claim) -> Record:
         """Settle a claim that we hold and whose turn process has ended without an outcome."""
@@ -198,21 +211,31 @@ class Recoverer:
         return (cancels.pending(record.ref) or cancels.accepted(record.ref)) is not None
 
     def _end_aside(self, claim: Claim, recovery: Recovery) -> None:
-        path = claim.record.path
-
         def end() -> None:
             try:
                 self._on_settled(self._end(claim, recovery))
-            except (StoreError, OSError) as error:
-                log.error(  # noqa: TRY400 - the cause is in the message
-                    "recover-failed", extra={"ref": claim.record.ref, "error": str(error)}
-                )
             finally:
                 claim.let_go()
-                self._ending.pop(path, None)
 
-        thread = threading.Thread(target=end, daemon=True, name="routines-ending")
-        self._ending[path] = thread
+        self._aside(claim.record.path, claim.record.ref, end)
+
+    def _aside(self, key: str, ref: str, end: Callable[[], None]) -> None:
+        """End something in a thread of its own, unless one does so already."""
+        if key in self._ending:
+            return
+
+        def run() -> None:
+            try:
+                end()
+            except (StoreError, OSError) as error:
+                log.error(  # noqa: TRY400 - the cause is in the message
+                    "recover-failed", extra={"ref": ref, "error": str(error)}
+                )
+            finally:
+                self._ending.pop(key, None)
+
+        thread = threading.Thread(target=run, daemon=True, name="routines-ending")
+        self._ending[key] = thread
         thread.start()
 
     def wait(self) -> None:

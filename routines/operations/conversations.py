@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from routines.errors import UnknownSession
+from routines.operations.busy import busy_in
 from routines.operations.context import Context
 from routines.operations.holding import session_of
 from routines.store.sessions import Busy, Ledger, SessionStore
@@ -53,7 +54,7 @@ def list_conversations(context: Context) -> list[Conversation]:
         return []
     store = SessionStore(state)
     ledgers = sorted(store.all(), key=_newest_first)[:MOST_LISTED]
-    return [Conversation(ledger, store.is_busy(ledger.session)) for ledger in ledgers]
+    return [Conversation(ledger, busy_in(state, ledger.session)) for ledger in ledgers]
 
 
 def _newest_first(ledger: Ledger) -> tuple[float, str]:
@@ -70,7 +71,7 @@ def show_conversation(context: Context, name: str) -> Conversation:
     state = context.state_or_none
     store = None if state is None else SessionStore(state)
     ledger = None if store is None else store.peek(session)
-    if store is None or ledger is None:
+    if state is None or store is None or ledger is None:
         known = [] if store is None else [one.session for one in store.all()]
         raise UnknownSession(session, known)
-    return Conversation(ledger, store.is_busy(session))
+    return Conversation(ledger, busy_in(state, session))

@@ -1,7 +1,7 @@
 """`session hold`, `open` and `reset`: what a person does with a conversation, under its lease."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,13 @@ def session_of(context: Context, name: str) -> str:
 
 
 def _take(context: Context, session: str) -> Lease:
-    lease = SessionStore(context.writable_state).take(session, clock=context.clock)
+    sessions = SessionStore(context.writable_state)
+    lease = sessions.take(session, clock=context.clock)
+    if not isinstance(lease, Lease) and lease.opened is not None:
+        from routines.engine.opened import end_opened
+
+        end_opened(context.writable_state, session, clock=context.clock)
+        lease = sessions.take(session, clock=context.clock)
     if isinstance(lease, Lease):
         return lease
     raise SessionBusyError(session, lease.holder)
@@ -60,8 +66,6 @@ def session_hold(context: Context, session: str, command: Sequence[str]) -> int:
     Raises:
         SessionBusyError: It is in use.
     """
-    from routines.agents.processes import run_in_foreground
-
     if not command:
         raise UsageError(
             "session hold needs a command",
@@ -69,7 +73,7 @@ def session_hold(context: Context, session: str, command: Sequence[str]) -> int:
         )
     session = session_of(context, session)
     what = f"session hold: {shlex.join(command)}"
-    return _held(context, session, what, lambda: run_in_foreground(command, cwd=context.cwd))
+    return _held(context, session, what, command, cwd=context.cwd, env=dict(context.environ))
 
 
 def session_open(context: Context, session: str) -> int:
@@ -84,8 +88,8 @@ def session_open(context: Context, session: str) -> int:
     """
     from routines.agents.command_words import fill_words
     from routines.agents.handover import hand_over
-    from routines.agents.processes import run_in_foreground
     from routines.domain.ledger import chooses_id
+    from routines.engine.opened import marks_around
 
     session = session_of(context, session)
     state = context.writable_state
@@ -122,7 +126,8 @@ def session_open(context: Context, session: str) -> int:
         # Words of `args` are for turns alone, and an interactive program may know other ones.
         handed, env = hand_over(replace(spec, args=()), env)
         words += handed.args
-    return _held(context, session, what, lambda: run_in_foreground(words, cwd=cwd, env=env))
+    env |= marks_around(context.environ)
+    return _held(context, session, what, words, cwd=cwd, env=env)
 
 
 def _environment_of(
@@ -147,11 +152,27 @@ def _environment_of(
     }
 
 
-def _held(context: Context, session: str, what: str, work: Callable[[], int]) -> int:
+def _held(
+    context: Context,
+    session: str,
+    what: str,
+    words: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+) -> int:
+    """Run a program while holding *session*; it is known for what it is, should we be killed."""
+    from routines.agents.processes import run_in_foreground
+    from routines.engine.opened import to_be_opened
+
     lease = _take(context, session)
+    opened = to_be_opened(context.clock)
+    held_by = f"{context.who} ({one_line(what, most=_LONGEST_COMMAND)})"
     try:
-        lease.stamp(None, held_by=f"{context.who} ({one_line(what, most=_LONGEST_COMMAND)})")
-        return work()
+        lease.stamp(None, held_by=held_by, opened=opened)
+        return run_in_foreground(
+            words, cwd=cwd, env={**env, **opened.variable(context.writable_state.path)}
+        )
     finally:
         try:
             lease.stamp(None)

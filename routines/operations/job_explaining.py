@@ -6,6 +6,7 @@ from itertools import islice
 from routines.domain.names import routine_of
 from routines.domain.record import Record
 from routines.errors import UnknownJob
+from routines.operations.busy import busy_in
 from routines.operations.context import Context
 from routines.operations.deciding import Decider
 from routines.operations.entries import asked_to_end
@@ -18,7 +19,6 @@ from routines.operations.pending import Held, held_by, ordinal
 from routines.operations.queued import MOST_COUNTED
 from routines.operations.steps import steps_of
 from routines.store.jobs import JobStore, job_of
-from routines.store.sessions import SessionStore
 
 
 def explain_job(context: Context, text: str) -> Explanation | None:
@@ -101,7 +101,7 @@ def _over_limit(context: Context, session: str, now: datetime) -> str:
 
 def _waits_for(context: Context, status: JobStatus) -> str:
     state, job = context.state, status.job
-    busy = SessionStore(state).is_busy(job.session)
+    busy = busy_in(state, job.session)
     if busy is not None:
         return "its session is busy" + (f": {escaped(busy.holder)}" if busy.holder else "")
     places = islice(JobStore(state, clock=context.clock).orders.queued(), MOST_COUNTED)

@@ -113,7 +113,14 @@ class Jobs:
         self._state: State = open_for_writing(place_of(state), boot=here.boot)
         owner = host.owner()
         self._jobs = JobStore(self._state, clock=self._clock)
-        self._work = JobWork(self._state, self._jobs, clock=self._clock, owner=owner, here=here)
+        self._work = JobWork(
+            self._state,
+            self._jobs,
+            clock=self._clock,
+            owner=owner,
+            here=here,
+            end_opened=self._end_opened,
+        )
         self._cancels = JobCanceller(
             self._state, self._jobs, self._work, clock=self._clock, owner=owner
         )
@@ -194,6 +201,12 @@ class Jobs:
         added = self._jobs.add(requests, by=self._by)
         self._changed(any(one.is_new for one in added))
         return added
+
+    def _end_opened(self, session: str) -> None:
+        # Here and not above: it is needed only after a `kill -9`.
+        from routines.engine.opened import end_opened
+
+        end_opened(self._state, session, clock=self._clock)
 
     def _changed(self, anything: bool) -> None:
         if anything and self._on_change is not None:

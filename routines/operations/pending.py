@@ -14,11 +14,11 @@ from routines.domain.outcome import Reason, State
 from routines.domain.record import Record
 from routines.domain.routine import Routine
 from routines.domain.schedule import count_between, slots_between
+from routines.operations.busy import busy_in
 from routines.operations.life import Schedulers, state_word
 from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore, Standing
 from routines.store.places import PlaceStore
-from routines.store.sessions import SessionStore
 from routines.store.state import State as StateFolder
 from routines.store.switches import Switch, SwitchStore
 
@@ -277,7 +277,7 @@ def session_busy(state: StateFolder | None, routine: Routine) -> str:
     """Return who holds the session that a slot of *routine* waits for; empty if nobody does."""
     if state is None or routine.session == "fresh":
         return ""
-    busy = SessionStore(state).is_busy(routine.session_for(""))
+    busy = busy_in(state, routine.session_for(""))
     if busy is None:
         return ""
     return "its session is busy" + (f": {busy.holder}" if busy.holder else "")

@@ -98,12 +98,14 @@ def _interrupt_copied(context: Context, copied: State) -> int:
 def _begin_anew(context: Context, copied: State) -> int:
     sessions, count = SessionStore(copied), 0
     for known in list(sessions.all()):
-        lease = sessions.take(known.session, clock=context.clock, own_claim=known.claim)
+        lease = sessions.take(
+            known.session, clock=context.clock, own_claim=known.claim, past=known.opened
+        )
         if not isinstance(lease, Lease):
             raise SessionBusyError(known.session, lease.holder)
         try:
             ledger = lease.ledger.new_epoch("the state folder was copied", agent=known.agent)
-            lease.write(ledger.with_(claim=None, held_by=None))
+            lease.write(ledger.with_(claim=None, held_by=None, opened=None))
             count += 1
         finally:
             lease.let_go()

@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -75,13 +76,21 @@ class JobWork:
     """
 
     def __init__(
-        self, state: State, jobs: JobStore, *, clock: Clock, owner: Owner, here: Here
+        self,
+        state: State,
+        jobs: JobStore,
+        *,
+        clock: Clock,
+        owner: Owner,
+        here: Here,
+        end_opened: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._state = state
         self._jobs = jobs
         self._clock = clock
         self._owner = owner
         self._here = here
+        self._end_opened = end_opened
         self.leases = JobLeases(state, clock=clock, here=here)
         self.returns = JobReturns(state, clock=clock, owner=owner, leases=self.leases)
         self._claims = ClaimStore(state)
@@ -143,6 +152,14 @@ class JobWork:
         """Take the session of a job; None if it is busy. Its own too: other work may name it."""
         if not self._is_paused(job.session, now):
             lease = self._sessions.take(job.session, clock=self._clock, own_claim=path)
+            if not isinstance(lease, Lease) and lease.opened is not None:
+                # Where programs work all jobs, nobody may ever want that session but us.
+                try:
+                    self._end_opened(job.session)
+                except StoreError as error:
+                    more = {"session": job.session, "error": error.message}
+                    log.error("opened-not-ended", extra=more)  # noqa: TRY400 - the cause is in it
+                lease = self._sessions.take(job.session, clock=self._clock, own_claim=path)
             if isinstance(lease, Lease):
                 return lease
         busy.add(job.place.session)

@@ -3,7 +3,8 @@
 Programs don't protect a conversation: two turns at once lose history and both say success. So
 every turn holds the session's lease: a kernel lock on a file of its own, handed to the turn
 process and never unlocked, and a stamp in the ledger that names the claim. A lock that is free
-while its stamp names a claim without outcome is not free: that claim is settled first (T2).
+while its stamp names a claim without outcome is not free: that claim is settled first (T2). Nor
+is one beside the record of a program that was opened under the lease, until that has ended.
 """
 
 import contextlib
@@ -22,6 +23,7 @@ from routines.domain.clock import Clock
 from routines.domain.names import format_instant, key_of, parse_instant
 from routines.errors import StoreError
 from routines.store import files, locks
+from routines.store.opened import Opened
 from routines.store.state import State
 
 # A forked child holds a copy of every descriptor until it execs; that takes far less than this.
@@ -52,6 +54,7 @@ class Ledger:
         tokens_total: As `usd_total`.
         claim: The stamp: the claim (below the state folder) whose turn has the session, or None.
         held_by: Who holds it without a claim (`session hold`, a host's own turn), or None.
+        opened: The program that runs under the lease (`session open`, `session hold`), or None.
         last_at: When a turn last ended.
         salt: What tells its native sessions from those of a ledger that was lost; empty without.
     """
@@ -69,13 +72,14 @@ class Ledger:
     tokens_total: int | None = None
     claim: str | None = None
     held_by: str | None = None
+    opened: Opened | None = None
     last_at: datetime | None = None
     salt: str = ""
 
     @property
     def is_blank(self) -> bool:
         """Whether nothing is known of the session but who has it."""
-        return self.with_(claim=None, held_by=None) == Ledger(session=self.session)
+        return self.with_(claim=None, held_by=None, opened=None) == Ledger(session=self.session)
 
     def with_(self, **changes: Any) -> "Ledger":
         """Return a copy with *changes*."""
@@ -106,6 +110,8 @@ class Ledger:
         data: dict[str, Any] = {}
         for name in self.__slots__:
             value = getattr(self, name)
+            if isinstance(value, Opened):
+                value = value.to_json()
             data[name] = format_instant(value) if isinstance(value, datetime) else value
         return json.dumps(data, ensure_ascii=False, indent=1).encode() + b"\n"
 
@@ -128,6 +134,7 @@ def decode_ledger(data: bytes) -> Ledger | None:
             tokens_total=found["tokens_total"],
             claim=found["claim"],
             held_by=found["held_by"],
+            opened=Opened.from_json(found.get("opened")),
             last_at=_instant(found["last_at"]),
             salt=str(found.get("salt", "")),
         )
@@ -148,12 +155,14 @@ class Busy:
         locked: Whether a live process has the lock; else only the stamp stands in the way.
         claim: The claim that the stamp names, below the state folder, or None.
         holder: Who holds it, in words.
+        opened: The program that was opened under it, if nobody has the lock any more.
     """
 
     session: str
     locked: bool
     claim: str | None
     holder: str | None
+    opened: Opened | None = None
 
 
 class Lease:
@@ -187,10 +196,17 @@ class Lease:
             raise files.fault(error, "write", path) from error
         self.ledger = ledger
 
-    def stamp(self, claim_path: str | None, *, held_by: str | None = None) -> None:
-        """Write down whose turn has the session; None clears it."""
-        if self.ledger.claim != claim_path or self.ledger.held_by != held_by:
-            self.write(self.ledger.with_(claim=claim_path, held_by=held_by))
+    def stamp(
+        self,
+        claim_path: str | None,
+        *,
+        held_by: str | None = None,
+        opened: Opened | None = None,
+    ) -> None:
+        """Write down whose turn has the session, or which program; None clears it."""
+        stamped = self.ledger.with_(claim=claim_path, held_by=held_by, opened=opened)
+        if stamped != self.ledger:
+            self.write(stamped)
 
     def let_go(self) -> None:
         """Close the descriptor; unless it was handed on, the session is free then."""
@@ -240,7 +256,14 @@ class SessionStore:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def take(self, session: str, *, clock: Clock, own_claim: str | None = None) -> Lease | Busy:
+    def take(
+        self,
+        session: str,
+        *,
+        clock: Clock,
+        own_claim: str | None = None,
+        past: Opened | None = None,
+    ) -> Lease | Busy:
         """Take the lease of *session*, or say why it is busy.
 
         Args:
@@ -248,6 +271,7 @@ class SessionStore:
             clock: For the short patience with a forked child's copies.
             own_claim: The claim that asks; its own stamp, left by a crash, does not stand in its
                 way.
+            past: A program whose record does not stand in the way: for who ends it.
 
         Raises:
             NotDurable: The session's files could not be made.
@@ -262,17 +286,31 @@ class SessionStore:
             ledger = self.peek(session) or Ledger(session=session)
             return Busy(session, locked=True, claim=ledger.claim, holder=self._holder(ledger))
         try:
-            return self._unless_stamped(session, fd, own_claim)
+            return self._unless_stamped(session, fd, own_claim, past)
         except StoreError:
             locks.let_go(fd)
             raise
 
-    def _unless_stamped(self, session: str, fd: int, own_claim: str | None) -> Lease | Busy:
+    def _unless_stamped(
+        self, session: str, fd: int, own_claim: str | None, past: Opened | None
+    ) -> Lease | Busy:
         ledger = self.read(session) or self._new(session)
         if ledger.claim is not None and ledger.claim != own_claim and self._is_open(ledger.claim):
             locks.let_go(fd)
             return Busy(session, locked=False, claim=ledger.claim, holder=self._holder(ledger))
+        if ledger.opened is not None and ledger.opened != past:
+            locks.let_go(fd)
+            return self._opened(ledger)
         return Lease(self._state, ledger, fd)
+
+    def _opened(self, ledger: Ledger) -> Busy:
+        return Busy(
+            ledger.session,
+            locked=False,
+            claim=None,
+            holder=self._holder(ledger),
+            opened=ledger.opened,
+        )
 
     def _lock(self, path: str, clock: Clock) -> int | None:
         tries = int(_PATIENCE_S / _STEP_S)
@@ -334,7 +372,8 @@ class SessionStore:
     def is_busy(self, session: str) -> Busy | None:
         """Return who has *session* now, or None; nothing is taken.
 
-        Where locks can't be asked about (no OFD locks), the stamp alone answers.
+        Where locks can't be asked about (no OFD locks), the stamp alone answers. What answers with
+        `opened` may have ended: processes are not looked at here.
         """
         ledger = self.peek(session)
         locked = locks.path_is_locked(lock_path(self._state, session))
@@ -343,7 +382,7 @@ class SessionStore:
         if locked or stamped:
             holder = None if ledger is None else self._holder(ledger)
             return Busy(session, locked=bool(locked), claim=claim, holder=holder)
-        return None
+        return None if ledger is None or ledger.opened is None else self._opened(ledger)
 
     def _holder(self, ledger: Ledger) -> str | None:
         """Return who has a session, in words: a person, or the id of an occurrence."""

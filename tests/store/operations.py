@@ -48,6 +48,7 @@ from tests.builders import (
     job,
     ledger,
     missed,
+    opened,
     scheduler,
     skipped,
     slot,
@@ -549,6 +550,33 @@ def _ledger_follows(path: str, told: Told) -> None:
     lease.let_go()
 
 
+def _open_session(state: Any, tell: Tell) -> None:
+    lease = SessionStore(state).take(SESSION, clock=FakeClock())
+    assert isinstance(lease, Lease)
+    lease.stamp(None, held_by="ana@studio", opened=opened())
+    # The program is started here.
+    tell("opened")
+    tell("ended")
+    lease.stamp(None)
+    tell("cleared")
+    lease.let_go()
+
+
+def _opened_is_known(path: str, told: Told) -> None:
+    """A program that may live keeps the session; and whoever knows that it has ended has it."""
+    done = [word for word, *_ in told if word in ("opened", "ended", "cleared")]
+    taken = _session(path).take(SESSION, clock=FakeClock())
+    if isinstance(taken, Lease):
+        assert done != ["opened"], "the program may be at work in it"
+        taken.let_go()
+    else:
+        assert "cleared" not in done, "nobody is in it"
+        assert taken.opened == opened()
+        lease = _session(path).take(SESSION, clock=FakeClock(), past=taken.opened)
+        assert isinstance(lease, Lease), "the dead hold no session"
+        lease.let_go()
+
+
 def _with_ledger(path: str) -> Any:
     state = _open(path)
     lease = SessionStore(state).take(SESSION, clock=FakeClock())
@@ -605,6 +633,17 @@ SESSIONS = [
         ),
         _take_session,
         after=_ledger_follows,
+    ),
+    Operation(
+        "open-session",
+        (
+            "sessions.SessionStore.take",
+            "sessions.Lease.write",
+            "sessions.Lease.stamp",
+            "sessions.Lease.let_go",
+        ),
+        _open_session,
+        after=_opened_is_known,
     ),
     Operation(
         "forget-session",

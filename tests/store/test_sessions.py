@@ -1,5 +1,6 @@
 """The lease of a session, and what is known of it (PROMISES T2, T7, D6)."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from routines.store.sessions import (
     transcript_path,
 )
 from routines.store.state import State
-from tests.builders import NOW, FakeClock, draft, ledger, slot
+from tests.builders import NOW, FakeClock, draft, ledger, opened, slot
 from tests.store.crash import Tell, as_a_new_process, in_child, standing_in
 from tests.store.interleave import every_interruption
 
@@ -112,6 +113,42 @@ def test_a_stamp_of_ones_own_claim_or_of_a_claim_that_is_gone_is_in_nobodys_way(
     claim.let_go()
 
 
+def test_a_free_lock_beside_the_record_of_an_opened_program_is_not_free(
+    sessions: SessionStore,
+) -> None:
+    lease = lease_of(sessions)
+    lease.stamp(None, held_by="ana@studio (session open: claude)", opened=opened())
+    lease.let_go()
+
+    for found in (busy(sessions), busy(sessions, past=opened(mark=f"ROUTINES_HELD_{'6' * 32}"))):
+        assert (found.locked, found.claim, found.opened) == (False, None, opened())
+        assert found.holder == "ana@studio (session open: claude)"
+    asked = sessions.is_busy(SESSION)
+    assert asked is not None
+    assert asked.opened == opened()
+    # For who has seen it end.
+    lease = lease_of(sessions, past=opened())
+    lease.stamp(None)
+    lease.let_go()
+    assert sessions.is_busy(SESSION) is None
+    lease_of(sessions).let_go()
+
+
+@pytest.mark.parametrize("record", [{}, [], "x", {"mark": "PATH", "owner": {}, "at": "now"}])
+def test_a_ledger_whose_record_of_a_program_is_something_else_can_not_be_read(
+    sessions: SessionStore, state: State, record: Any
+) -> None:
+    lease = lease_of(sessions)
+    lease.stamp(None, opened=opened())
+    lease.let_go()
+    path = Path(ledger_path(state, SESSION))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"opened": record}))
+
+    assert sessions.peek(SESSION) is None
+    lease_of(sessions).let_go()
+    assert [one.name for one in path.parent.glob("*.corrupt")] == [f"{path.name}.corrupt"]
+
+
 def test_a_lock_that_a_forked_child_still_copies_is_tried_again(sessions: SessionStore) -> None:
     lease = lease_of(sessions)
 
@@ -197,13 +234,14 @@ def test_the_ledger_is_read_back_as_it_was_written(sessions: SessionStore) -> No
         tokens_total=900,
         claim=slot().claim_path,
         held_by="ana@studio",
+        opened=opened(),
         last_at=NOW,
     )
     lease.write(whole)
     assert sessions.read(SESSION) == sessions.peek(SESSION) == whole
     assert [*sessions.all()] == [whole]
     lease.stamp(None)
-    assert sessions.peek(SESSION) == whole.with_(claim=None, held_by=None)
+    assert sessions.peek(SESSION) == whole.with_(claim=None, held_by=None, opened=None)
     lease.let_go()
 
 

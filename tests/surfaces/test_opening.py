@@ -1,7 +1,9 @@
 """`session open`: the agent's own program on a conversation, while slots wait and say so."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from routines.agents.handover import is_installed
+from routines.operations.busy import busy_in
 from routines.operations.context import Context
 from routines.operations.waking import ToolDesk
 from routines.store.sessions import SessionStore
@@ -50,9 +53,9 @@ def wait_for(path):
     return path
 
 
-def opened(ws):
+def opened(ws, *words):
     return subprocess.Popen(
-        [sys.executable, "-m", "routines", "session", "open", "daily"],
+        [sys.executable, "-m", "routines", "session", *(words or ("open", "daily"))],
         cwd=ws.root,
         env=os.environ
         | ws.environ
@@ -180,7 +183,7 @@ def gone(path):
 
 
 def held(ws):
-    return SessionStore(ws.state).is_busy("routine:daily") is not None
+    return busy_in(ws.state, "routine:daily") is not None
 
 
 def test_a_killed_command_takes_the_program_along_that_it_opened(claude):
@@ -212,6 +215,102 @@ def test_a_command_that_is_told_to_end_holds_the_session_until_the_program_has_e
     person.communicate(timeout=60)
     assert person.returncode == 5
     assert not held(claude)
+
+
+# As npm's wrappers and nvm's are: what talks is started by what was started. That one keeps no
+# descriptor of ours, as node does not, and the signal at our death does not reach it.
+WRAPPED = """#!/bin/sh
+(
+    exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
+    trap '' HUP INT
+    {more}
+    sh -c 'echo $PPID' > {home}/pid.new
+    mv {home}/pid.new {home}/pid
+    while :; do sleep 0.1; done
+)
+echo never
+"""
+
+
+@pytest.fixture
+def orphan(claude):
+    """Open a program by a wrapper, kill who opened it, and return the file with its number."""
+    left = []
+
+    def make(*words, more=":"):
+        script = claude.home / "bin" / "claude"
+        script.write_text(WRAPPED.format(home=claude.home, more=more))
+        person = opened(claude, *words)
+        left.append(wait_for(claude.home / "pid"))
+        assert held(claude)
+        person.kill()
+        person.communicate()
+        return left[-1]
+
+    yield make
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+OPENED = ("open", "daily")
+HELD = ("hold", "daily", "--", "claude")
+NESTED = ("hold", "daily", "--", sys.executable, "-m", "routines", "session", "open", "weekly")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there the shell hides its environment")
+@pytest.mark.parametrize("words", [OPENED, HELD], ids=["open", "hold"])
+def test_a_program_that_outlives_a_killed_command_keeps_the_session_and_is_ended(
+    claude, orphan, words
+):
+    pid = orphan(*words)
+
+    assert not gone(pid)
+    assert "free now" not in claude.ask("session", "show", "daily").out
+    assert f"session {words[0]}: claude" in claude.ask("session", "list", width=200).out
+    # Who wants it is refused while it lives, and has it ended.
+    refused = claude.ask("run", "daily")
+    assert (refused.code, f"(session {words[0]}: claude" in refused.err) == (75, True)
+    assert gone(pid)
+    assert "free now" in claude.ask("session", "show", "daily").out
+    assert SessionStore(claude.state).is_busy("routine:daily") is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there the shell hides its environment")
+@pytest.mark.parametrize("more", [":", "trap '' TERM"], ids=["ends", "stubborn"])
+def test_whoever_opens_the_session_next_by_hand_first_ends_what_was_left(claude, orphan, more):
+    pid = orphan(more=more)
+
+    answer = claude.ask("session", "reset", "daily")
+
+    assert (answer.code, gone(pid)) == (0, True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there the shell hides its environment")
+def test_a_program_opened_within_another_one_is_part_of_both(claude, orphan):
+    claude.cron("weekly", "0 16 * * 1", f"cwd: {claude.home}\n")
+    lease = SessionStore(claude.state).take("routine:weekly", clock=claude.clock)
+    lease.write(lease.ledger.with_(agent="claude-code", native_session="n-2", turns=1))
+    lease.let_go()
+    pid = orphan(*NESTED)
+
+    assert not gone(pid)
+    assert claude.ask("session", "reset", "daily").code == 0
+    assert gone(pid)
+
+
+def test_a_program_that_ends_by_itself_leaves_no_record_and_its_children_alone(claude):
+    (claude.home / "bin" / "claude").write_text(
+        f"#!/bin/sh\n(while [ ! -e {claude.home}/over ]; do sleep 0.1; done;"
+        f" touch {claude.home}/lived) &\n"
+    )
+    person = opened(claude)
+    person.communicate()
+
+    assert SessionStore(claude.state).peek("routine:daily").opened is None
+    assert claude.ask("session", "reset", "daily").code == 0
+    (claude.home / "over").touch()
+    wait_for(claude.home / "lived")
 
 
 def until(condition):
