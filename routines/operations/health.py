@@ -16,9 +16,9 @@ from routines.operations.agents_found import agents_found
 from routines.operations.agents_of_jobs import agents_of_jobs
 from routines.operations.context import Context
 from routines.operations.life import (
-    SILENT,
     age,
     is_left_unstarted,
+    is_mute,
     is_unwatched,
     schedulers,
     waits_for_lease,
@@ -167,7 +167,7 @@ def take_over(context: Context, *, fork: bool) -> Finding:
 def _scheduler(context: Context) -> list[Finding]:
     now = context.clock.now()
     found = schedulers(context.state_or_none, now=now)
-    if not found.alive:
+    if not found.alive and not found.mute:
         since = "" if found.last_at is None else f" for {humanize(age(now, found.last_at))}"
         why = f" ({found.last_why})" if found.last_why else ""
         return [
@@ -175,13 +175,13 @@ def _scheduler(context: Context) -> list[Finding]:
                 Level.FAIL, "scheduler", f"none is alive{since}{why}", "start one: routines start"
             )
         ]
-    return [_one_scheduler(one, now) for one in found.live]
+    return [_one_scheduler(one, now) for one in (*found.live, *found.mute)]
 
 
 def _one_scheduler(one: Scheduler, now: datetime) -> Finding:
     where = f"on {_host(one.owner)} (pid {one.owner.get('pid', '?')})"
     silent = age(now, one.beat_at)
-    if silent > SILENT:
+    if is_mute(one, now):
         # Its lock is held, so that nobody takes it for dead; and it does nothing.
         text = f"{where} lives and gives no sign: no beat for {humanize(silent)}"
         hint = "stopped (SIGSTOP), or waiting for its disk: end it, or let it go on"

@@ -27,13 +27,15 @@ class Schedulers:
     """Who schedules on a state folder.
 
     Attributes:
-        live: Those known to be alive, the longest first.
+        live: Those known to be alive that give signs of it, the longest first.
+        mute: Those that hold their lock and give no sign: stopped, or waiting for their disk.
         last: The newest one that is gone; None if there never was one.
         last_at: When it ended or last gave a sign of life.
         last_why: How it ended, in words; empty if that is not known.
     """
 
     live: tuple[Scheduler, ...] = ()
+    mute: tuple[Scheduler, ...] = ()
     last: Scheduler | None = None
     last_at: datetime | None = None
     last_why: str = ""
@@ -71,18 +73,28 @@ def schedulers(state: StateFolder | None, *, now: datetime) -> Schedulers:
         return Schedulers()
     store = SchedulerStore(state)
     live: list[Scheduler] = []
+    mute: list[Scheduler] = []
     dead: list[Scheduler] = []
     for found, locked in store.live():
-        (live if _lives(found, locked, now) else dead).append(found)
+        if not _lives(found, locked, now):
+            dead.append(found)
+        else:
+            (mute if is_mute(found, now) else live).append(found)
     live.sort(key=lambda scheduler: scheduler.started_at)
     past = next(store.past(), None)
-    killed = max(dead, key=lambda scheduler: scheduler.beat_at, default=None)
-    if killed is not None and (past is None or killed.beat_at > _end_of(past)):
-        pid = killed.owner.get("pid", "?")
-        return Schedulers(tuple(live), killed, killed.beat_at, f"pid {pid} was killed")
+    gone = max((*dead, *mute), key=lambda scheduler: scheduler.beat_at, default=None)
+    if gone is not None and (past is None or gone.beat_at > _end_of(past)):
+        how = "gives no sign" if gone in mute else "was killed"
+        why = f"pid {gone.owner.get('pid', '?')} {how}"
+        return Schedulers(tuple(live), tuple(mute), gone, gone.beat_at, why)
     if past is not None:
-        return Schedulers(tuple(live), past, _end_of(past), past.why)
-    return Schedulers(tuple(live))
+        return Schedulers(tuple(live), tuple(mute), past, _end_of(past), past.why)
+    return Schedulers(tuple(live), tuple(mute))
+
+
+def is_mute(scheduler: Scheduler, now: datetime) -> bool:
+    """Return whether its beats have ended: its lock is held, and nothing of it fires."""
+    return age(now, scheduler.beat_at) > SILENT
 
 
 def _end_of(scheduler: Scheduler) -> datetime:

@@ -57,8 +57,9 @@ def vital_signs(context: Context) -> VitalSigns:
 def beat_age_s(context: Context) -> float | None:
     """Return how old the last heartbeat of the scheduler in this process is; None if unknown."""
     now, mine = context.clock.now(), host.owner().to_json()
-    live = schedulers(context.state_or_none, now=now).live
-    ages = [age(now, one.beat_at).total_seconds() for one in live if one.owner == mine]
+    found = schedulers(context.state_or_none, now=now)
+    there = (*found.live, *found.mute)
+    ages = [age(now, one.beat_at).total_seconds() for one in there if one.owner == mine]
     return min(ages, default=None)
 
 

@@ -130,6 +130,21 @@ def test_a_scheduler_that_lives_and_gives_no_sign_is_a_failure(ws):
     assert "lives and gives no sign: no beat for 12 m" in said
 
 
+def test_list_and_explain_call_nothing_alive_that_doctor_fails(ws):
+    ws.scheduler(beat_at=NOW - timedelta(minutes=12))
+    ws.cron("daily", "10 16 * * *", since=NOW - timedelta(hours=1))
+
+    shown = ws.ask("list").out
+    assert "NO SCHEDULER since" in shown
+    assert "A scheduler (pid 4121) lives and gives no sign: routines doctor" in shown
+    (row,) = json.loads(ws.ask("list", "--json").out)["routines"]
+    assert row["state"] == "owed"
+    told = ws.ask("explain", "daily", width=200).out
+    assert (
+        "owed: no scheduler has been alive since Sun 29 Nov 16:06 (pid 4121 gives no sign)" in told
+    )
+
+
 @pytest.mark.parametrize(
     ("disk", "code", "says"),
     [

@@ -26,6 +26,7 @@ def stale(ws: World):
     presence = Presence(ws.state, clock=ws.clock, owner=owner())
     presence.arm(armed.values(), faulty=set(load_workspace(root).broken))
     presence.beat(NOW, ())
+    ws.presence = presence
     yield ws
     presence.leave("stopped")
 
@@ -84,6 +85,7 @@ def test_explain_says_when_a_stale_edit_fires_next_and_by_what(stale):
 def test_slot_of_a_stale_edit_that_has_just_passed_is_about_to_start(stale):
     stale.done("daily", berlin("09:00"))
     stale.clock.advance(hours=16, minutes=42)
+    stale.presence.beat(stale.clock.now(), ())
 
     found = json.loads(stale.ask("explain", "daily", "--json").out)
     assert (found["at"], found["verdict"]) == ("2026-11-30T08:00:00Z", "waiting")

@@ -214,6 +214,9 @@ def _foot(listing: Listing, times: Times, *, width: int) -> list[str]:
     lines += _settings(listing)
     if listing.paused is not None:
         lines.append(_all_paused(listing.paused, times, width))
+    for one in listing.schedulers.mute:
+        pid = escape(str(one.owner.get("pid", "?")))
+        lines.append(f"A scheduler (pid {pid}) lives and gives no sign: routines doctor")
     if not listing.schedulers.alive:
         every = "at every login: routines install"
         lines.append(f"Nothing fires until one runs: routines start ({every})")
