@@ -167,7 +167,7 @@ class Looker:
         self._faulty: dict[str, str] = {}
         self._held_up: set[str] = set()
         self._not_armed: frozenset[str] = frozenset()
-        self._refused: frozenset[str] = frozenset()
+        self._refused: dict[str, str] = {}
         self._superseding: list[tuple[Cancel, float]] = []
         self._held: dict[str | None, Switch] | None = None
         self._looked_at: datetime | None = None
@@ -182,7 +182,7 @@ class Looker:
     @property
     def refused(self) -> tuple[str, ...]:
         """The routines that the store refused at the last look at them, sorted."""
-        return tuple(sorted(self._refused | self._not_armed))
+        return tuple(sorted(self._refused.keys() | self._not_armed))
 
     def _repair_wakeups(self) -> None:
         # A crash between a wake-up and its hint: without the hint it would never be looked at.
@@ -226,6 +226,7 @@ class Looker:
                 self._drain_jobs(now, done, until)
             self._give_way_back()
             if self._presence is not None:
+                self._presence.faulty(self._refused)
                 self._presence.beat(now, self._sleeps)
             self._prune(now)
             if not self._is_stopping():
@@ -452,7 +453,8 @@ class Looker:
         self._supersede(found)
         self._held_up = (self._held_up - {*found.done, *found.unarmed}) | found.waiting.keys()
         dealt_with = {*found.done, *found.waiting, *found.busy, *found.unarmed}
-        self._refused = (self._refused - dealt_with) | found.faults.keys()
+        self._refused = {n: why for n, why in self._refused.items() if n not in dealt_with}
+        self._refused |= {name: error.message for name, error in found.faults.items()}
         done.waiting |= found.waiting
         done.faults |= found.faults
         done.busy += found.busy

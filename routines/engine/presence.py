@@ -4,7 +4,7 @@ import logging
 import os
 import platform
 import uuid
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -71,6 +71,12 @@ class Presence:
     def set_back(self, now: datetime, by: timedelta) -> None:
         """Show, with the next beat, that the clock was set back."""
         self._shown = replace(self._shown, set_back=(*self._shown.set_back[-9:], (now, by)))
+
+    def faulty(self, faults: Mapping[str, str]) -> None:
+        """Show, with the next beat, what the store refuses of which routine."""
+        if faults != self._shown.faults:
+            self._shown = replace(self._shown, faults=dict(faults))
+            self._beat_at = float("-inf")
 
     def beat(self, now: datetime, sleeps: tuple[tuple[datetime, datetime], ...]) -> None:
         """Give a sign of life, every 15 s."""

@@ -16,6 +16,7 @@ from routines.domain.routine import Routine
 from routines.domain.schedule import count_between, slots_between
 from routines.operations.busy import busy_in
 from routines.operations.life import Schedulers, state_word
+from routines.operations.refusing import refusal
 from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore, Standing
 from routines.store.places import PlaceStore
@@ -209,7 +210,7 @@ def due_slots(
             routine,
             owed,
             now=now,
-            alive=alive.alive,
+            alive=alive,
             place=(index + 1, len(found)) if full else None,
             groups=groups,
         )
@@ -223,11 +224,11 @@ def _due(
     owed: Owed,
     *,
     now: datetime,
-    alive: bool,
+    alive: Schedulers,
     place: tuple[int, int] | None,
     groups: Mapping[str, Record],
 ) -> Due:
-    decided = _plan(routine, owed, now=now, seen=alive)
+    decided = _plan(routine, owed, now=now, seen=alive.alive)
     return Due(
         routine=routine.name,
         slot=owed.newest,
@@ -235,10 +236,12 @@ def _due(
         first=decided.run,
         count=_turns(routine, decided.run, owed.newest),
         too_late=any(one.reason is Reason.TOO_LATE for one in decided.give_up),
-        state=State.WAITING if alive else State.OWED,
+        state=State.WAITING if alive.alive else State.OWED,
         why=""
-        if place or not alive
-        else session_busy(state, routine) or group_busy(state, routine, groups),
+        if place or not alive.alive
+        else session_busy(state, routine)
+        or group_busy(state, routine, groups)
+        or refusal(state, alive, routine.name),
         place=place,
     )
 

@@ -34,6 +34,7 @@ class Scheduler:
         sleeps: Absences of over 2 min: from and to.
         set_back: When the clock was set back under it, and by how much.
         external_clock: Whether slots are delivered to it from outside, so that it starts none.
+        faults: What the store refused when it was last asked to claim a slot, by routine.
         ended_at: When it ended, or its last beat; None while it lives.
         why: How it ended.
     """
@@ -50,6 +51,7 @@ class Scheduler:
     sleeps: tuple[tuple[datetime, datetime], ...] = ()
     set_back: tuple[tuple[datetime, timedelta], ...] = ()
     external_clock: bool = False
+    faults: dict[str, str] = field(default_factory=dict)
     ended_at: datetime | None = None
     why: str = ""
 
@@ -70,6 +72,7 @@ class Scheduler:
             "sleeps": [[format_instant(a), format_instant(b)] for a, b in self.sleeps],
             "set_back": [[format_instant(at), by.total_seconds()] for at, by in self.set_back],
             "external_clock": self.external_clock,
+            "faults": self.faults,
         }
 
 
@@ -93,6 +96,7 @@ def _scheduler(found: dict[str, Any] | None) -> Scheduler | None:
                 (parse_instant(at), timedelta(seconds=by)) for at, by in found.get("set_back", ())
             ),
             external_clock=bool(found.get("external_clock", False)),
+            faults={name: str(why) for name, why in found.get("faults", {}).items()},
             ended_at=None if ended is None else parse_instant(ended),
             why=str(found["why"]),
         )

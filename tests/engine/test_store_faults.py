@@ -71,6 +71,22 @@ async def test_without_a_claim_there_is_no_turn_and_afterwards_the_slot_runs(sta
     assert stage.history() == ["09:00 completed", "10:00 completed"]
 
 
+async def test_a_scheduler_shows_what_the_store_refuses_until_it_no_longer_does(stage, disk):
+    from routines.store.schedulers import SchedulerStore
+
+    async with stage.running(routine("bad", every(60)), routine("good", every(60))):
+        disk.refuses = lambda name, path: name == "link" and "/claims/bad/" in path
+        await stage.clock.advance_to(at("09:01"))
+        ((shown, _),) = SchedulerStore(stage.state).live()
+        assert shown.faults.keys() == {"bad"}
+        assert os.strerror(errno.ENOSPC) in shown.faults["bad"]
+        disk.refuses = lambda *_: False
+        await stage.clock.advance_to(at("09:05"))
+        ((shown, _),) = SchedulerStore(stage.state).live()
+
+    assert shown.faults == {}
+
+
 async def test_full_disk_is_asked_at_a_growing_pace(stage, disk):
     asked = []
     async with stage.running(routine(schedule=once("09:00"))):

@@ -1,6 +1,7 @@
 """What a slot that is due waits for: list, history and explain name it in the same words."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -53,3 +54,26 @@ def test_group_that_something_unknown_has_is_said_to_be_in_use(ws):
     finally:
         holder.communicate()
     assert said(ws, "late") == ["about to start"] * 3
+
+
+def test_what_the_store_refuses_does_not_start_soon(ws):
+    ws.cron("daily", "0 16 * * *", since=berlin("2026-11-29 08:00"))
+    ws.scheduler(faults={"daily": "can't link it: No space left on device"})
+
+    says = "the store refuses: can't link it: No space left on device"
+    assert f"waiting: {says}." in ws.ask("explain", "daily", width=200).out
+    assert "the store refuses" in ws.ask("list").out
+    # Another that is not refused starts it.
+    ws.scheduler(scheduler_id="another")
+    assert "waiting: about to start." in ws.ask("explain", "daily").out
+
+
+def test_a_full_disk_says_so_itself_for_no_heartbeat_can_be_written(ws, monkeypatch):
+    ws.cron("daily", "0 16 * * *", since=berlin("2026-11-29 08:00"))
+    ws.scheduler()
+    free = os.statvfs(ws.root)
+    full = os.statvfs_result((*free[:3], 0, 0, *free[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+
+    said = "waiting: the store refuses: No space left on device."
+    assert said in ws.ask("explain", "daily", width=200).out
