@@ -122,6 +122,10 @@ class _Explainer:
         if isinstance(found, Record):
             return self._of_record(found)
         if isinstance(found, Missed):
+            schedule = self._schedule_of(found)
+            if schedule is not None and not schedule.names(at):
+                # It lies between two of the slots that were counted.
+                return self._not_named(at, schedule)
             return self._of_missed(found, at)
         return self._without_record(at)
 
@@ -287,6 +291,15 @@ class _Explainer:
 
     def _digest(self) -> str | None:
         return None if self.routine is None else self.routine.digest()
+
+    def _schedule_of(self, missed: Missed) -> Schedule | None:
+        """Return the schedule whose slots were given up; None if it can't be read."""
+        if missed.schedule is None:
+            return None
+        try:
+            return from_spec(missed.schedule)
+        except RoutinesError:
+            return None
 
     def _of_missed(self, missed: Missed, at: datetime) -> Explanation:
         entry = as_entry(self.context, missed)

@@ -66,7 +66,8 @@ class Explanation:
     @property
     def id(self) -> str:
         """The id of the occurrence."""
-        if self.entry is not None:
+        # A slot within a counted range has an id of its own, and shares the row of the last one.
+        if self.entry is not None and self.verdict is not Verdict.MISSED:
             return self.entry.id
         if self.job is not None:
             return f"job:{self.job}"

@@ -380,6 +380,18 @@ def test_a_slot_that_passed_while_its_file_asked_for_none_says_so(audit, change,
     assert verdict(audit, "nightly-audit") == f"owed: {says.format('Sat 28 Nov 12:00')}"
 
 
+def test_a_slot_within_a_counted_range_has_its_own_id_and_what_lies_between_was_never_due(audit):
+    first, last = berlin("2026-11-25 03:00"), berlin("2026-11-28 03:00")
+    audit.gave_up("nightly-audit", first - timedelta(days=1), last, "no-scheduler")
+
+    head = audit.ask("explain", "nightly-audit", "2026-11-26 03:00").out.splitlines()[0]
+    assert head.startswith("nightly-audit@2026-11-26T02:00:00Z   Thu 26 Nov 03:00")
+    assert verdict(audit, "nightly-audit", "2026-11-26 03:00").startswith("missed x4: ")
+    between = audit.ask("explain", "nightly-audit", "2026-11-26 03:20", width=200).out
+    assert between.startswith("nightly-audit@2026-11-26T02:20:00Z")
+    assert "never due: Thu 26 Nov 03:20 is not in '0 3 * * *'." in between
+
+
 def test_a_file_that_was_edited_since_is_said_to_be(audit):
     audit.done(
         "nightly-audit", berlin("2026-11-29 03:00"), claim={"definition": "0123456789abcdef"}
