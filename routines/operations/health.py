@@ -31,6 +31,7 @@ from routines.operations.wake_tools_found import HOW_TO_GET_IT, wake_tools_found
 from routines.operations.zone_note import zone_note
 from routines.store import files
 from routines.store.claims import ClaimStore
+from routines.store.probe import try_writing
 from routines.store.schedulers import Scheduler
 from routines.store.sessions import SessionStore
 from routines.store.state import State, open_for_reading
@@ -218,13 +219,17 @@ def _place(context: Context, state: State) -> list[Finding]:
     found = os.stat(state.path)
     shown = _short(context, state.path)
     if found.st_uid != os.geteuid():
-        return [Finding(Level.FAIL, "state", f"{shown}: not ours", files.two_users(state.path))]
+        return [Finding(Level.FAIL, "state", f"{shown}: not ours", files.why_denied(state.path))]
     if state.format.is_copy(inode=found.st_ino, device=found.st_dev, boot=boot_id() or None):
         hint = "moved: routines doctor --adopt; a copy beside the original: --fork"
         return [Finding(Level.FAIL, "state", f"{shown} is a copy, or was moved", hint)]
     findings = []
     private = found.st_mode & 0o077 == 0
     disk = disk_of(state.path)
+    refused = try_writing(state.path)
+    if refused is not None:
+        text = f"{refused.message}: nothing can fire"
+        findings.append(Finding(Level.FAIL, "state", text, refused.hint or ""))
     facts = [disk.kind, "private" if private else "not private", disk.size_text]
     text = f"{shown}: {', '.join(one for one in facts if one)}, {disk.full * 100:.0f} % full"
     level = Level.FAIL if disk.full > _LITTLE_SPACE else Level.OK if private else Level.NOTE

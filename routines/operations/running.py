@@ -174,6 +174,10 @@ def _check_file_system(state: State) -> None:
     if files.read(remembered) == device:
         return
     code = run_probe(state.path)
+    if code == probe.FAILED:
+        refused = probe.try_writing(state.path)
+        if refused is not None:
+            raise refused
     if code != probe.FINE:
         what = {
             probe.NO_LOCKS: "locks don't work there between processes",
@@ -214,6 +218,10 @@ def start(
         companion: What accompanies it, or None.
     """
     log_to(sys.stderr, log_format)
+    refused = probe.try_writing(context.writable_state.path)
+    if refused is not None:
+        # It would live, and beat, and fire nothing.
+        raise refused
     engine = engine_of(
         context,
         live=True,

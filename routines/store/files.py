@@ -76,7 +76,10 @@ def fault(error: OSError, doing: str, path: str) -> StoreError:
     """Return the error that says what could not be done to which file, and by whom."""
     reason = f"can't {doing} {path}: {os.strerror(error.errno or 0)} ({errno_name(error)})"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return StateForeign(reason, hint=two_users(path), path=path)
+        # What the system names is whole; a caller may name what it writes from the state folder.
+        place = error.filename2 or error.filename
+        place = place if isinstance(place, str) and os.path.isabs(place) else path
+        return StateForeign(reason, hint=why_denied(place), path=path)
     hint = {
         errno.ENOSPC: "the disk is full: free some space; what was asked for has not happened",
         errno.EROFS: "the file system is read-only",
@@ -91,16 +94,37 @@ def errno_name(error: OSError) -> str:
     return errno.errorcode.get(error.errno or 0, str(error.errno))
 
 
-def two_users(path: str) -> str:
-    """Return who owns *path*, or what is above it, and who asks."""
+def why_denied(path: str) -> str:
+    """Return what stands in the way of *path*: another owner, a mode, or something else."""
+    place = _denied(path)
+    try:
+        found = os.stat(place)
+    except OSError:
+        return f"{place} can't be looked at, and this process runs as {_user_name(os.geteuid())}"
+    if found.st_uid != os.geteuid():
+        owner, we = _user_name(found.st_uid), _user_name(os.geteuid())
+        return f"{place} belongs to {owner}, and this process runs as {we}"
+    mode = f"{stat.S_IMODE(found.st_mode):o}"
+    if _is_open(place):
+        return f"the mode of {place} ({mode}) allows it: look for an attribute or an ACL (lsattr)"
+    wanted = "u+rwx" if stat.S_ISDIR(found.st_mode) else "u+rw"
+    return f"{place} has mode {mode}: chmod {wanted} {place}"
+
+
+def _denied(path: str) -> str:
+    """Return *path* or what is above it, whichever it is that we may not use."""
     place = path
     while place not in ("", "/") and not os.path.exists(place):
         place = os.path.dirname(place)
-    try:
-        owner = _user_name(os.stat(place or ".").st_uid)
-    except OSError:
-        owner = "another user"
-    return f"{place or '.'} belongs to {owner}, and this process runs as {_user_name(os.geteuid())}"
+    place = place or "."
+    above = os.path.dirname(place)
+    # A name is made and removed by the mode of its folder, whatever its own is.
+    return above if above and _is_open(place) and not _is_open(above) else place
+
+
+def _is_open(place: str) -> bool:
+    needs = os.R_OK | os.W_OK | (os.X_OK if os.path.isdir(place) else 0)
+    return os.access(place, needs, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _user_name(uid: int) -> str:

@@ -5,14 +5,18 @@ each process, so that two descriptors of one process would not conflict there (P
 """
 
 import contextlib
+import errno
 import os
 import secrets
 import sys
 
+from routines.errors import StoreError
 from routines.store import files, locks
 
 # What the exit code says.
 FINE, NO_LOCKS, NO_EXCLUSION, FAILED = 0, 3, 4, 5
+# Where a claim, its turn and its end are written.
+_USED = ("claims", "open", "missed", "cursors", "sessions", "locks", "output")
 
 
 def probe(folder: str) -> int:
@@ -44,6 +48,45 @@ def _child_is_refused(path: str) -> bool:
         os._exit(code)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) == 0
+
+
+def try_writing(state: str) -> StoreError | None:
+    """Return why a claim can't be made in the state folder *state*, None if nothing is in its way.
+
+    A draft and a second name for it are made and removed in each folder that claims use, as far
+    as it is there: one that is not is made in the first.
+    """
+    folders = [state, *(os.path.join(state, name) for name in _USED)]
+    for folder in filter(os.path.isdir, folders):
+        try:
+            _make_and_remove(folder)
+        except OSError as error:
+            return files.fault(error, "write in", folder)
+    claims = os.path.join(state, "claims")
+    for name in files.names(claims):
+        # Too many to be tried one by one; their mode is all that differs.
+        folder = os.path.join(claims, name)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return files.fault(PermissionError(errno.EACCES, ""), "write in", folder)
+    return None
+
+
+def _make_and_remove(folder: str) -> None:
+    draft, second = (files.draft_name(os.path.join(folder, "probe")) for _ in range(2))
+    try:
+        fd = files.open_new(draft)
+        try:
+            files.write_all(fd, b"x")
+        finally:
+            files.close(fd)
+        try:
+            files.link(draft, second)
+        except OSError as error:
+            if error.errno not in files.NO_LINKS:
+                raise
+    finally:
+        files.discard(second)
+        files.discard(draft)
 
 
 def main(argv: list[str]) -> int:

@@ -273,7 +273,7 @@ def check_place(path: str) -> None:
     if found.st_uid != os.geteuid():
         raise StateForeign(
             f"{path} belongs to another user: nothing was written",
-            hint=files.two_users(path),
+            hint=files.why_denied(path),
             path=path,
         )
 

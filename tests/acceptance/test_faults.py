@@ -11,6 +11,7 @@ import pytest
 
 from tests.acceptance.helpers import (
     end_of,
+    environment,
     eventually,
     outcome_lines,
     stamp,
@@ -115,11 +116,46 @@ def test_a_read_only_state_folder_starts_nothing_and_loses_nothing(workspace):
             assert "Traceback" not in done.stderr
         for words in READING:
             assert "Traceback" not in workspace.cli(*words).stderr
+        for words in (("start",), ("doctor", "--only", "state")):
+            done = workspace.cli(*words)
+            assert done.returncode == 1, (words, done.stdout, done.stderr)
+            assert "EROFS" in done.stdout + done.stderr, (words, done)
+            assert "bug" not in done.stderr
         assert workspace.log() == []
         subprocess.run([word.format("rw") for word in remount], check=True)
         assert workspace.cli("tick").returncode == 0
         assert workspace.log() == ["begun"]
         assert end_of(workspace.record()) == ("completed", None)
+
+
+# Root without its powers, so that modes hold for it.
+POWERLESS = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]
+
+
+@pytest.mark.parametrize("folder", ["claims", "open", "claims/digest"])
+def test_a_folder_without_the_right_to_write_is_named_by_doctor_and_start(workspace, folder):
+    workspace.agent("echo done").routine()
+    assert workspace.cli("run", "digest").returncode == 0
+    place = os.path.join(workspace.state, folder)
+    os.chmod(place, 0o500)
+    before = snapshot(workspace.state)
+    for words in (["doctor", "--only", "state"], ["start"]):
+        done = subprocess.run(
+            [*(POWERLESS if ROOT else ()), *workspace.words(*words)],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        said = " ".join((done.stdout + done.stderr).split())
+        assert done.returncode == 1, (words, said)
+        assert f"can't write in {place}" in said
+        assert "mode 500" in said
+        assert "belongs to" not in said
+    assert snapshot(workspace.state) == before
+    os.chmod(place, 0o700)
+    assert workspace.cli("doctor", "--only", "state").returncode == 0
+    assert snapshot(workspace.state) == before
 
 
 def fill(path):

@@ -239,3 +239,16 @@ def test_every_call_that_changes_files_goes_through_calls() -> None:
     for source in folder.glob("*.py"):
         code = source.read_text().replace("os.fsync(fd)", "")
         assert not [word for word in changing if word in code], source.name
+
+
+def test_what_a_mode_forbids_is_told_by_the_mode_and_not_by_the_owner(tmp_path):
+    folder = tmp_path / "claims"
+    folder.mkdir(mode=0o500)
+    error = PermissionError(errno.EACCES, "no", str(folder / "a" / "b.jsonl"))
+    folder_is_shut = "has mode 500: chmod u+rwx" if os.geteuid() else "the mode of"
+
+    hint = files.fault(error, "write", "claims/a/b.jsonl").hint
+
+    assert folder_is_shut in hint
+    assert str(folder) in hint
+    assert "belongs to" not in hint
