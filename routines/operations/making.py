@@ -143,7 +143,10 @@ def init(context: Context, *, tz: str, agent: str) -> Made:
     state = made.writable_state
     for name, text in schema_texts().items():
         if not os.path.exists(state.at(name)):
-            files.create(state.at(name), text.encode())
+            try:
+                files.create(state.at(name), text.encode())
+            except OSError as error:
+                raise files.fault(error, "write", state.at(name)) from error
     name = _FIRST_NAME if _FIRST_NAME in made.workspace.names else next(iter(made.workspace.names))
     return _made(made, written, kept, name)
 

@@ -116,7 +116,7 @@ def test_a_read_only_state_folder_starts_nothing_and_loses_nothing(workspace):
             assert "Traceback" not in done.stderr
         for words in READING:
             assert "Traceback" not in workspace.cli(*words).stderr
-        for words in (("start",), ("doctor", "--only", "state")):
+        for words in (("start",), ("doctor", "--only", "state"), ("init", "--yes")):
             done = workspace.cli(*words)
             assert done.returncode == 1, (words, done.stdout, done.stderr)
             assert "EROFS" in done.stdout + done.stderr, (words, done)
