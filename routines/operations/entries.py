@@ -50,6 +50,7 @@ class Entry:
         state: A word of O4; `settled` at the end, `unknown` where its owner can't be seen.
         instant: What it is filed under, for order.
         files: Paths below the state folder by name, as far as they exist.
+        cancelled_by: Who cancelled it, or None.
     """
 
     id: str
@@ -94,6 +95,7 @@ class Entry:
     job: dict[str, Any] | None = None
     missed: dict[str, Any] | None = None
     retry_at: datetime | None = None
+    cancelled_by: str | None = None
 
     @property
     def usd(self) -> float | None:
@@ -265,7 +267,15 @@ def from_record(record: Record, *, state: StateFolder, standing: str) -> Entry:
         job=_job(claim.get("job")),
         missed=claim.get("missed") if isinstance(claim.get("missed"), dict) else None,
         retry_at=record.retry_at,
+        cancelled_by=_canceller(record),
     )
+
+
+def _canceller(record: Record) -> str | None:
+    """Return who cancelled it; what ended otherwise was signed by whoever settled it."""
+    if record.reason not in (Reason.PERSON, Reason.TURN):
+        return None
+    return _text((record.end or {}).get("by"))
 
 
 def _job(found: object) -> dict[str, Any] | None:

@@ -1,9 +1,11 @@
 """`cancel` of what is due and waits unclaimed: one act, one winner, and one final outcome (L17)."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from routines.domain.record import Event
 from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
 from tests.surfaces.world import World, berlin
@@ -95,3 +97,16 @@ def test_routine_that_is_not_due_has_nothing_to_cancel(waiting):
 
     answer = waiting.ask("cancel", "daily")
     assert (answer.code, "nothing of daily runs or waits" in answer.err) == (1, True)
+
+
+def test_who_cancelled_what_had_not_started_is_said_on_every_screen(waiting):
+    claim = waiting.claim("late", berlin("16:16"))
+    claim.append(Event.PARKED, at=berlin("16:17"), detail="connection refused")
+    claim.let_go()
+    assert waiting.ask("cancel", "late", "--reason", "not today").code == 0
+    who = json.loads(Path(claim.path).read_text().splitlines()[-1])["by"]
+
+    for command in ("explain", "show", "history"):
+        assert f"by {who}: not today" in waiting.ask(command, "late", width=200).out, command
+    assert "person, by" not in waiting.ask("list", width=200).out
+    assert f"cancelled 16:16: by {who}: not today" in waiting.ask("list", width=200).out

@@ -61,7 +61,7 @@ def _recorded(entry: Entry, times: Times) -> str:
         warned = f" ({', '.join(entry.warnings)})" if entry.warnings else ""
         return f"completed in {took(entry.duration)}{warned}{said}"
     after = "" if entry.duration is None else f" after {took(entry.duration)}"
-    reason = why(entry) if entry.detail else _sentence(entry)
+    reason = why(entry) if entry.detail or entry.cancelled_by else _sentence(entry)
     return f"{entry.outcome}{after}" + (f": {reason}" if reason else "")
 
 

@@ -113,6 +113,10 @@ def _with_reply(parts: list[str], entry: Entry) -> str:
 def why(entry: Entry) -> str:
     """Return reason and detail of an outcome, each said once."""
     reason, detail = entry.reason or "", entry.detail
+    if entry.cancelled_by:
+        # Of what had not started nothing else says whose word ended it.
+        who = f"by {shown_who(entry.cancelled_by)}"
+        return f"{who}: {detail}" if detail else who
     if not detail or not reason or detail.startswith(reason):
         return detail or reason
     # What failed or was missed says it in its detail; for the others the reason is the news.
