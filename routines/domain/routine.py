@@ -147,9 +147,14 @@ class Routine:
             known["wake_tools"] = False
         return known
 
-    def digest(self) -> str:
-        """Return a short name of this definition: another one means that the file was edited."""
-        text = json.dumps(self.definition(), sort_keys=True, ensure_ascii=False)
+    def digest(self, *, moved: tuple[str, str] | None = None) -> str:
+        """Return a short name of this definition: another one means that the file was edited.
+
+        Args:
+            moved: The folder that its paths lie in, and another in whose place it is put.
+        """
+        found = self.definition() if moved is None else _moved(self.definition(), *moved)
+        text = json.dumps(found, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     @property
@@ -170,6 +175,16 @@ class Routine:
         if self.session == "fresh":
             return f"routine:{self.name}@{occurrence}"
         return self.session
+
+
+def _moved(value: Any, root: str, there: str) -> Any:
+    """Return *value* with the paths in it that lie in *root* in *there*."""
+    if isinstance(value, str):
+        inside = value == root or value.startswith(f"{root}/")
+        return there + value[len(root) :] if inside else value
+    if isinstance(value, dict):
+        return {key: _moved(one, root, there) for key, one in value.items()}
+    return [_moved(one, root, there) for one in value] if isinstance(value, list) else value
 
 
 def schedule_key(routine: Routine) -> dict[str, Any] | None:

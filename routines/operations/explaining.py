@@ -230,7 +230,14 @@ class _Explainer:
             verdict=Verdict.RECORDED,
             entry=entry,
             steps=(
-                *steps_of(record, entry, self.schedule, digest=self._digest(), cancel=cancel),
+                *steps_of(
+                    record,
+                    entry,
+                    self.schedule,
+                    digest=self._digest(),
+                    digest_there=self._digest_there(record),
+                    cancel=cancel,
+                ),
                 *self._delivery_steps(record),
                 *self._alert_steps(entry),
                 *self._ahead_steps(record.occurrence.instant),
@@ -300,6 +307,17 @@ class _Explainer:
             return from_spec(missed.schedule)
         except RoutinesError:
             return None
+
+    def _digest_there(self, record: Record) -> str | None:
+        """Return the digest of its file as it is now, if the workspace stood where it did then."""
+        then = (record.started or {}).get("cwd") or record.claim.get("cwd")
+        if self.routine is None or self.routine.cwd is None or not isinstance(then, str):
+            return None
+        root = self.context.workspace.root.path
+        within = self.routine.cwd.removeprefix(root)
+        if not then.endswith(within):
+            return None
+        return self.routine.digest(moved=(root, then.removesuffix(within)))
 
     def _of_missed(self, missed: Missed, at: datetime) -> Explanation:
         entry = as_entry(self.context, missed)

@@ -3,6 +3,7 @@
 Asked, never taken: no lock is touched that another could meet (PROMISES L19).
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -85,11 +86,22 @@ def schedulers(state: StateFolder | None, *, now: datetime) -> Schedulers:
     gone = max((*dead, *mute), key=lambda scheduler: scheduler.beat_at, default=None)
     if gone is not None and (past is None or gone.beat_at > _end_of(past)):
         how = "gives no sign" if gone in mute else "was killed"
+        if gone in dead and _is_elsewhere(state):
+            # It has its lock in the folder that this one was copied from.
+            how = "can't be told of: this folder was copied or moved"
         why = f"pid {gone.owner.get('pid', '?')} {how}"
         return Schedulers(tuple(live), tuple(mute), gone, gone.beat_at, why)
     if past is not None:
         return Schedulers(tuple(live), tuple(mute), past, _end_of(past), past.why)
     return Schedulers(tuple(live), tuple(mute))
+
+
+def _is_elsewhere(state: StateFolder) -> bool:
+    """Return whether a state folder is not the one that its `format` was written in."""
+    try:
+        return os.stat(state.path).st_ino != state.format.inode
+    except OSError:
+        return False
 
 
 def is_mute(scheduler: Scheduler, now: datetime) -> bool:

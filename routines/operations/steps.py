@@ -44,6 +44,7 @@ def steps_of(
     schedule: Schedule | None,
     *,
     digest: str | None,
+    digest_there: str | None = None,
     cancel: Cancel | None = None,
 ) -> list[Step]:
     """Return what the lines of *record* say, in order.
@@ -53,13 +54,15 @@ def steps_of(
         entry: Its row.
         schedule: The schedule that its routine has now, or was last seen with.
         digest: That of its definition as the file says it now; None if it can't be used.
+        digest_there: That of its definition if the workspace stood where it did then.
         cancel: What `asked_to_end` found.
     """
     if entry.tz is not None and record.claim.get("tz") is None:
         record = replace(record, claim={**record.claim, "tz": entry.tz})
     steps = []
     if not record.occurrence.is_by_hand:
-        steps.append(Step(record.due_at, "due", _due_text(record, entry, schedule, digest)))
+        since = _edited(entry, digest, digest_there)
+        steps.append(Step(record.due_at, "due", _due_text(record, schedule, since)))
     steps.append(Step(record.claimed_at, "claimed", _claimed_text(record)))
     steps += [_event_step(event, record) for event in record.events[: -1 if record.end else None]]
     if cancel is not None:
@@ -74,7 +77,16 @@ def steps_of(
     return steps
 
 
-def _due_text(record: Record, entry: Entry, schedule: Schedule | None, digest: str | None) -> str:
+def _edited(entry: Entry, digest: str | None, digest_there: str | None) -> str:
+    """Return what its definition says of its file since, in words; empty if it is the same."""
+    if entry.definition is None or digest is None or entry.definition == digest:
+        return ""
+    # A workspace that was copied or moved has other paths, and nobody has edited anything.
+    other = "its cwd was another then" if entry.definition == digest_there else ""
+    return f"; {other or 'its file was edited since'}"
+
+
+def _due_text(record: Record, schedule: Schedule | None, since: str) -> str:
     if record.occurrence.kind is Kind.WAKE:
         wakeup = record.claim.get("wakeup") or {}
         setter = shown_who(str(wakeup.get("created_by", "its session")))
@@ -87,8 +99,6 @@ def _due_text(record: Record, entry: Entry, schedule: Schedule | None, digest: s
         return f"job of {job.get('queue')}, priority {job.get('priority')}, by {adder}"
     if schedule is None:
         return "delivered from outside"
-    edited = entry.definition is not None and digest is not None and entry.definition != digest
-    since = "; its file was edited since" if edited else ""
     text = rule_text(schedule)
     if not schedule.names(record.occurrence.instant):
         return f"not in {text} as it is now{since}"
