@@ -177,6 +177,14 @@ def _newest_firing(state: State, wakeup_id: str) -> Record:
             record = claims.read_path(path)
             if record is not None:
                 return record
+    # Here and not above: few references are of wake-ups.
+    from routines.store.wakeups import WakeupStore
+
+    if WakeupStore(state).find(wakeup_id) is None:
+        raise UnknownOccurrence(
+            f"nothing is known of a wake-up {wakeup_id!r}",
+            hint="`routines wakeups` lists those that are pending",
+        )
     raise UnknownOccurrence(
         f"the wake-up {wakeup_id!r} has not fired",
         hint=f"`routines wakeups show {wakeup_id}` shows it while it is pending",

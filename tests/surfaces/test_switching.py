@@ -147,7 +147,7 @@ def test_an_end_that_has_passed_is_told_in_the_zone_that_it_was_read_in(armed, w
         (("recover", "hourli"), 1, "did you mean 'hourly'?"),
         (("recover", "hourly"), 1, "nothing of hourly is parked"),
         (("recover", "manual:2026-11-29T15-12-21Z-k3m9q2"), 1, "nothing is recorded"),
-        (("recover", "w-7k3m9q"), 1, "has not fired"),
+        (("recover", "w-7k3m9q"), 1, "nothing is known of a wake-up 'w-7k3m9q'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
