@@ -3,10 +3,12 @@
 Commands are made by `command` below, which gives each the options that all have.
 """
 
+import contextlib
 import functools
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +37,7 @@ class Call:
         root: What `--root` said, or None.
         json: Whether `--json` was given.
         closed: Which of `stdin`, `stdout` and `stderr` the caller has closed.
+        reader_gone: Whether whoever read the answer has had enough of it, as `head` has.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Call:
         self.root: str | None = None
         self.json = False
         self.closed: frozenset[str] = frozenset()
+        self.reader_gone = False
 
     @cached_property
     def context(self) -> "Context":
@@ -103,13 +107,27 @@ class Call:
             from routines.cli.screens.table import paint
 
             lines = paint(lines)
-        for text in lines:
-            # What a model wrote is escaped by now; click would take our own colours away.
-            click.echo(text, color=self.colour)
+        with self.while_read():
+            for text in lines:
+                # What a model wrote is escaped by now; click would take our own colours away.
+                click.echo(text, color=self.colour)
 
     def answer(self, data: Any) -> None:
         """Print one value as JSON: exact, and harmless on a terminal."""
-        click.echo(json.dumps(data, ensure_ascii=is_terminal(), indent=2))
+        with self.while_read():
+            click.echo(json.dumps(data, ensure_ascii=is_terminal(), indent=2))
+
+    @contextlib.contextmanager
+    def while_read(self) -> Iterator[None]:
+        """Print in the block; once nobody reads any more, say no more and let the command go on.
+
+        Its exit code is what a script goes by, also behind `| head`.
+        """
+        try:
+            yield
+        except BrokenPipeError:
+            self.reader_gone = True
+            silence_stdout()
 
     def answer_line(self, data: Any) -> None:
         """Print one value as JSON on a line of its own, at once: for `--follow`."""
@@ -121,6 +139,13 @@ class Call:
         from routines.cli.escape import escape
 
         click.echo(escape(text), err=True)
+
+
+def silence_stdout() -> None:
+    """Let what is still to be printed go nowhere, also from the interpreter's exit."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
 
 
 def say_error(message: object, hint: object, *, lines_kept: bool = False) -> None:

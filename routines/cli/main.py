@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from routines.cli.call import Call, NearGroup, root_option, say_error
+from routines.cli.call import Call, NearGroup, root_option, say_error, silence_stdout
 from routines.domain.clock import Clock
 from routines.errors import RoutinesError, WakeupRefused
 from routines.version import VERSION
@@ -147,12 +147,20 @@ def main(
     boundary = _Boundary(call, words)
     try:
         result = _invoke(words, call)
-        sys.stdout.flush()
     except BrokenPipeError:
-        return _leave_quietly()
+        # What follows something, as `history --follow`, has nobody to go on for.
+        silence_stdout()
+        return 0
     except BaseException as error:  # noqa: BLE001 - the one boundary; what it can't name, it saves
         return boundary.exit_code(error)
-    return result if isinstance(result, int) else 0
+    code = result if isinstance(result, int) else 0
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
+    except OSError as error:
+        return boundary.exit_code(error)
+    return code
 
 
 def _invoke(words: list[str], call: Call) -> object:
@@ -196,14 +204,6 @@ def _make_output_safe() -> None:
                 reconfigure(errors="backslashreplace")
 
 
-def _leave_quietly() -> int:
-    """End as `head` expects it: no word about the pipe, also not from the interpreter's exit."""
-    with contextlib.suppress(OSError, ValueError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-    return 0
-
-
 class _Boundary:
     """Turns what was raised into a message and an exit code."""
 
@@ -218,7 +218,8 @@ class _Boundary:
         try:
             return self._exit_code(error)
         except BrokenPipeError:
-            return _leave_quietly()
+            silence_stdout()
+            return int(getattr(error, "exit_code", EXIT_BUG))
 
     def _exit_code(self, error: BaseException) -> int:
         if isinstance(error, RoutinesError):
@@ -244,7 +245,7 @@ class _Boundary:
         self._json = self._call.json = False
         hint = "what was asked for may have been done; its output is full or broken"
         self._say({"code": "not-written", "message": f"no answer: {error.strerror}", "hint": hint})
-        _leave_quietly()
+        silence_stdout()
         return 1
 
     def _usage(self, error: click.ClickException) -> int:

@@ -279,6 +279,32 @@ def test_a_reader_that_goes_away_is_no_error(digest):
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "history daily-digest --problems",
+        "history daily-digest --problems --json",
+        "doctor",
+        "doctor --json",
+    ],
+)
+def test_a_reader_that_goes_away_leaves_the_exit_code_as_it_is(digest, words):
+    digest.end(digest.started(digest.claim("daily-digest", berlin("09:00"))), "failed", "agent")
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "routines", *words.split()]
+    ended = subprocess.run(
+        command,
+        cwd=digest.root,
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        stdout=write,
+        stderr=subprocess.PIPE,
+    )
+    os.close(write)
+
+    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
 @pytest.mark.parametrize("words", ["history daily-digest", "list --json", "run daily-digest"])
 def test_an_output_that_is_closed_is_no_error(digest, words):
     ended = subprocess.run(

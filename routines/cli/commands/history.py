@@ -100,3 +100,5 @@ def _follow(call: Call, query: "Query") -> None:
             call.answer_line(entry.to_json())
         else:
             call.print([history_line(entry, call.times(query.routine), width=call.width)])
+        if call.reader_gone:
+            return

@@ -40,7 +40,8 @@ def command(
     if call.json:
         call.answer({"id": result.ref} if entry is None else entry.to_json())
     elif result.reply is not None:
-        echo_output([result.reply.removesuffix("\n")], ends="\n")
+        with call.while_read():
+            echo_output([result.reply.removesuffix("\n")], ends="\n")
     elif entry is None:
         click.echo(result.ref)
     if entry is not None and not call.json:
