@@ -68,7 +68,8 @@ class RunResult:
         record: Its record; None if it was handed to a scheduler.
         ref: Its id.
         reply: The agent's whole reply, as far as it is kept; None if there is none.
-        exit_code: 0 completed, 1 any other outcome, 75 busy, 130 interrupted by ^C.
+        exit_code: 0 completed, 1 any other outcome, 75 busy, 130 cancelled by ^C,
+            SIGTERM or SIGHUP.
     """
 
     record: Record | None
@@ -373,37 +374,37 @@ async def _opened(engine: Engine, ask: Callable[[], Awaitable[_T]]) -> _T:
 async def _run_by_hand(
     context: Context, engine: Engine, name: str, asked: dict[str, Any]
 ) -> tuple[Record, bool]:
-    """Run one turn; a ^C cancels it, and its end is awaited."""
+    """Run one turn; ^C, SIGTERM or SIGHUP cancels it, and its end is awaited."""
     from routines.store.cancels import CancelStore
 
     loop = asyncio.get_running_loop()
-    interrupted = False
+    said: list[str] = []
     running: Running | None = None
 
     def cancel(turn: Running) -> None:
         try:
             CancelStore(context.writable_state).ask(
-                turn.ref, by=context.who, person=True, at=context.clock.now(), reason="^C"
+                turn.ref, by=context.who, person=True, at=context.clock.now(), reason=said[0]
             )
         except StoreError:
             # What can't be recorded as a cancel is ended all the same.
             turn.stop()
 
-    def on_signal() -> None:
-        nonlocal interrupted
-        again, interrupted = interrupted, True
+    def on_signal(number: int) -> None:
+        # Nobody typed ^C where a service manager or `kill` ends us.
+        said.append("^C" if number == signal.SIGINT else signal.Signals(number).name)
         if running is not None:
-            if again:
+            if len(said) > 1:
                 running.stop()
             else:
                 cancel(running)
 
     # Before the claim: between it and a later handler a ^C would leave the turn to itself.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, on_signal)
+        loop.add_signal_handler(number, on_signal, number)
     async with engine.opened():
         running = await engine.begin_run(name, **asked)
-        if interrupted:
+        if said:
             cancel(running)
         record = await running.done
     if record is None:
@@ -411,7 +412,7 @@ async def _run_by_hand(
             f"{running.ref} was not started",
             hint=_WHY_NOT_STARTED.format(state=context.root.state),
         )
-    return record, interrupted
+    return record, bool(said)
 
 
 def _check_known(context: Context, name: str) -> None:

@@ -167,6 +167,20 @@ def test_interrupting_a_run_cancels_its_turn(workspace):
     assert workspace.log() == ["begun"]
 
 
+@pytest.mark.parametrize(
+    ("number", "word"),
+    [(signal.SIGINT, "^C"), (signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP")],
+)
+def test_the_record_of_a_run_that_was_interrupted_says_by_what(workspace, number, word):
+    workspace.agent(PATIENT).routine("digest")
+    run = workspace.begin("run", "digest")
+    begun(workspace)
+    run.send_signal(number)
+    assert workspace.ended(run) == 130
+    assert workspace.record().end["detail"].startswith(f"{word}; ")
+    workspace.none_left()
+
+
 def test_interrupting_a_run_before_its_turn_has_begun_leaves_nothing_open(workspace):
     workspace.agent(PATIENT).routine("digest")
     run = workspace.begin("run", "digest")
