@@ -442,6 +442,38 @@ def test_of_a_routine_without_a_schedule_its_newest_run_is_meant(ws):
     assert ws.ask("explain", "by-name").out.startswith(ws.end(run))
 
 
+@pytest.mark.parametrize("ref", ["w-7k3m9q", "wake:w-7k3m9q@2026-11-29T15:00:00Z"])
+def test_a_firing_is_explained_by_the_id_of_its_wakeup_and_by_its_own(audit, ref):
+    from routines.domain.occurrence import Kind
+
+    session = "routine:nightly-audit"
+    firing = audit.claim(
+        session,
+        berlin("16:00"),
+        kind=Kind.WAKE,
+        occurrence_id="w-7k3m9q",
+        routine="nightly-audit",
+        session=session,
+        trigger="wakeup",
+        wakeup={"id": "w-7k3m9q", "created_by": "ana@studio"},
+    )
+    audit.started(firing)
+    audit.end(firing, "failed", "exit", "exit 1: no")
+
+    out = audit.ask("explain", ref, width=120).out
+
+    assert out.startswith("wake:w-7k3m9q@2026-11-29T15:00:00Z   Sun 29 Nov 16:00")
+    assert out.splitlines()[1] == "failed after 41 s: exit 1: no"
+    assert "due       wake-up w-7k3m9q, set by ana" in out
+
+
+def test_a_wakeup_that_has_not_fired_is_said_to_be_where_it_is_shown(audit):
+    answer = audit.ask("explain", "w-zzzzzz")
+
+    assert answer.code == 1
+    assert "no routine" not in answer.err
+
+
 # What has not ended -------------------------------------------------------------------------------
 
 
