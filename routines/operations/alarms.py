@@ -1,12 +1,13 @@
 """Wake-ups as a person sees them: what is pending, for which session, and one in full."""
 
+import contextlib
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from routines.domain.names import format_instant
 from routines.domain.zones import EARLIEST
-from routines.errors import UnknownWakeup
+from routines.errors import UnknownSession, UnknownWakeup
 from routines.operations.context import Context
 from routines.store import files
 from routines.store.state import State
@@ -75,7 +76,18 @@ def alarm_json(wakeup: "Wakeup") -> dict[str, Any]:
 
 
 def list_alarms(context: Context, *, session: str | None = None) -> AlarmList:
-    """Return what is pending, of one session or of all."""
+    """Return what is pending, of one session or of all.
+
+    Raises:
+        InvalidName: No session can be called that.
+    """
+    if session is not None:
+        from routines.operations.holding import session_of
+
+        # The name of a routine stands for its own, here as wherever a session is named. One that
+        # has had no turn yet may have wake-ups all the same.
+        with contextlib.suppress(UnknownSession):
+            session = session_of(context, session)
     state = context.state_or_none
     if state is None:
         return AlarmList(session, (), 0)

@@ -25,7 +25,7 @@ class Checked:
     Attributes:
         problems: What is wrong, by file and place.
         remarks: What is allowed and probably not meant.
-        total: How many routines there are.
+        total: How many routines were looked at.
         broken: How many of them can't be armed.
         agents: The agents that they use.
         zone_note: What it means that no zone is set, or None.
@@ -112,9 +112,11 @@ def check(context: Context, files: Sequence[str] = ()) -> Checked:
         root=workspace.root.path,
         path=search_path(context),
     )
+    asked = set(workspace.names)
     if wanted is not None:
         names = {os.path.splitext(os.path.basename(path))[0] for path in wanted}
         agents = [agent for agent in agents if names & set(agent.used_by)]
+        asked &= names
         names.add("routines.yaml")
         targets = tuple(one for one in targets if names & set(one.used_by))
     return Checked(
@@ -122,8 +124,8 @@ def check(context: Context, files: Sequence[str] = ()) -> Checked:
         remarks=tuple(
             sorted((r for r in remarks if wanted is None or r.path in wanted), key=_place)
         ),
-        total=len(workspace.names),
-        broken=len(workspace.broken) + len(workspace.stale),
+        total=len(asked),
+        broken=len(asked & (set(workspace.broken) | set(workspace.stale))),
         agents=tuple(agents),
         targets=targets,
         zone_note=zone_note(context) if wanted is None else None,

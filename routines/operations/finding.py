@@ -187,7 +187,8 @@ def _newest_firing(state: State, wakeup_id: str) -> Record:
         )
     raise UnknownOccurrence(
         f"the wake-up {wakeup_id!r} has not fired",
-        hint=f"`routines wakeups show {wakeup_id}` shows it while it is pending",
+        hint=f"it is pending: `routines wakeups show {wakeup_id}` shows it, `routines unwake"
+        f" {wakeup_id}` cancels it",
     )
 
 

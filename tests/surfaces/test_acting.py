@@ -437,3 +437,34 @@ def test_wakeup_shows_the_turn_that_set_it(echo):
     assert "by daily@2026-06-01T09:00:00Z" in shown
     assert "that turn: routines show daily@2026-06-01T09:00:00Z" in shown
     assert "daily@2026-06-01T09:00:00Z" in echo.ask("wakeups", width=120).out
+
+
+def test_a_wake_up_that_has_not_fired_is_cancelled_by_unwake_and_that_is_said(echo):
+    wakeup = json.loads(echo.ask("wake", "--in", "30m", "--json", "look").out)["id"]
+
+    answer = echo.ask("cancel", wakeup)
+
+    assert answer.code == 1
+    assert f"`routines unwake {wakeup}` cancels it" in answer.err
+
+
+def test_wakeups_of_a_routine_are_listed_under_the_session_that_its_name_stands_for(echo):
+    empty = echo.ask("wakeups", "list", "--session", "daily").out
+    echo.ask("wake", "--in", "30m", "--session", "daily", "look again")
+
+    assert "No wake-ups are pending in routine:daily." in empty
+    assert "look again" in echo.ask("wakeups", "list", "--session", "daily").out
+
+
+def test_schema_takes_json_and_prints_what_it_prints_without(ws):
+    assert ws.ask("schema", "--json") == ws.ask("schema")
+
+
+def test_a_fork_says_what_it_did_and_not_how_everything_stands(echo):
+    echo.ask("run", "daily")
+
+    answer = echo.ask("doctor", "--fork")
+
+    assert answer.code == 0
+    assert "has an id of its own now" in answer.out.replace("\n", " ")
+    assert "well" not in answer.out

@@ -146,7 +146,10 @@ def test_check_of_one_file_looks_at_no_other(ws):
     ws.routine("good", 'cron: "0 9 * * *"\n')
     ws.routine("bad", "promt: x\n")
 
-    assert ws.ask("check", "routines/good.yaml").code == 0
+    good = ws.ask("check", "routines/good.yaml")
+    assert good.code == 0
+    assert good.out.startswith("1 routine, all right.")
+    assert ws.ask("check", "routines/bad.yaml").out.splitlines()[-1].startswith("1 of 1 files")
     assert ws.ask("check", "routines/bad.yaml").code == 1
 
 

@@ -25,5 +25,6 @@ def command(call: Call, *, only: str | None, adopt: bool, fork: bool) -> int:
     if call.json:
         call.answer(found.to_json())
     else:
-        call.print(doctor_screen(found, call.times(None), width=call.width))
+        foot = not (adopt or fork)
+        call.print(doctor_screen(found, call.times(None), width=call.width, foot=foot))
     return 1 if found.failed else 0

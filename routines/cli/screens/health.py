@@ -8,10 +8,11 @@ _TEXT_AT = 18
 WIDE = 120
 
 
-def doctor_screen(found: Health, times: Times, *, width: int) -> list[str]:
+def doctor_screen(found: Health, times: Times, *, width: int, foot: bool = True) -> list[str]:
     """Return the screen."""
     lines = [text for one in found.findings for text in _finding(one, times, width=width)]
-    return [*lines, "", _foot(found)]
+    # Of a folder that was taken over only that was looked at.
+    return [*lines, "", _foot(found)] if foot else lines
 
 
 def _finding(one: Finding, times: Times, *, width: int) -> list[str]:
