@@ -94,6 +94,7 @@ def run_call(
     stop_requested: Callable[[], str | None],
     grace: timedelta,
     on_native_session: Callable[[str], object] | None = None,
+    on_raised: Callable[[BaseException], object] | None = None,
 ) -> tuple[TurnResult, bool]:
     """Give *turn* to *function*; return how it ended, and whether it is still at work.
 
@@ -109,11 +110,15 @@ def run_call(
         grace: What a cancelled coroutine gets to end.
         on_native_session: Told, on this thread, the id of the conversation as soon as a `Reply`
             says it, so that it is kept if the turn is killed.
+        on_raised: Told, on the function's thread, what it raised unless we had cancelled it or it
+            is one of the words for how a turn ends (`TurnFailed`, `SessionBusy` and the like).
     """
     call = _Call()
     limit = clock.awake() + timeout.total_seconds()
     # A daemon: one that hangs must not keep the process from ending.
-    thread = threading.Thread(target=_work, args=(call, function, turn), name="agent", daemon=True)
+    thread = threading.Thread(
+        target=_work, args=(call, function, turn, on_raised), name="agent", daemon=True
+    )
     thread.start()
     told = _Told(call, on_native_session)
     why = _watch(call, clock, limit, stop_requested, told)
@@ -166,11 +171,18 @@ def _watch(
 # In the function's thread -----------------------------------------------------------------------
 
 
-def _work(call: _Call, function: Callable[[Turn], Any], turn: Turn) -> None:
+def _work(
+    call: _Call,
+    function: Callable[[Turn], Any],
+    turn: Turn,
+    on_raised: Callable[[BaseException], object] | None,
+) -> None:
     try:
         call.reply = _answer(call, function(turn))
     except BaseException as error:  # noqa: BLE001 - whatever it raises is how the turn ended
         call.error = error
+        if on_raised is not None and not call.cancelled and not isinstance(error, _WORDS):
+            on_raised(error)
     finally:
         call.done.set()
 
@@ -306,6 +318,17 @@ def _raised(call: _Call, error: BaseException) -> TurnResult:
     return TurnResult(outcome=Outcome.FAILED, reason=reason, detail=words, reply=reply)
 
 
+# What a function raises to say how its turn ended; where it was raised tells nothing more.
+_WORDS = (
+    AgentUnavailable,
+    BadOutput,
+    NotFound,
+    OutcomeUnknown,
+    SessionBusy,
+    SessionChanged,
+    SessionLost,
+    TurnFailed,
+)
 _NEVER_STARTED: dict[type[BaseException], Reason] = {
     SessionBusy: Reason.BUSY,
     AgentUnavailable: Reason.NOT_STARTED,

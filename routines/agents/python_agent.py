@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -63,6 +64,8 @@ def run_python(
         timeout=timeout,
         stop_requested=stop_requested,
         grace=grace,
+        # On stderr, as the interpreter does: it is kept as the turn's output.
+        on_raised=traceback.print_exception,
     )
     env = os.environ
     tree = Tree(

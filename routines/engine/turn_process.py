@@ -169,17 +169,19 @@ def _answer(
         case AgentKind.COMMAND:
             return _command(steps, work, spec, turn, env, clock, stop_requested)
         case AgentKind.PYTHON:
+            from routines.agents.own_output import kept_output
             from routines.agents.python_agent import run_python
 
-            return run_python(
-                spec,
-                turn,
-                cwd=work.cwd,
-                clock=clock,
-                timeout=steps.left(work),
-                env=env,
-                stop_requested=stop_requested,
-            )
+            with kept_output(steps.folder, steps.masker):
+                return run_python(
+                    spec,
+                    turn,
+                    cwd=work.cwd,
+                    clock=clock,
+                    timeout=steps.left(work),
+                    env=env,
+                    stop_requested=stop_requested,
+                )
         case AgentKind.HTTP:
             from routines.agents.http_agent import run_http
 

@@ -155,6 +155,20 @@ def test_reply_is_bounded(run, body):
 # What it raises ---------------------------------------------------------------------------------
 
 
+def test_where_an_exception_came_from_is_told_on_stderr(run, capfd):
+    run("def helps(): raise ValueError('boom')\ndef go(turn): helps()")
+
+    told = capfd.readouterr().err
+    assert "in helps" in told
+    assert told.endswith("ValueError: boom\n")
+
+
+def test_an_exception_that_is_a_word_for_how_a_turn_ends_needs_no_traceback(run, capfd):
+    run("def go(turn): raise TurnFailed('nothing to do')")
+
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("kind", ["def go(turn):", "async def go(turn):"])
 @pytest.mark.parametrize(
     ("raised", "expected"),
