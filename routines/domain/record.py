@@ -208,6 +208,9 @@ class Record:
             elif is_open and _says_never_started(line):
                 begun.pop()
                 is_open = False
+            elif line["event"] in _PUT_OFF:
+                # It says how its turn ended: what a person then does to it says nothing of that.
+                is_open = False
         return tuple(at for at in begun if at is not None)
 
     @property

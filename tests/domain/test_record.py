@@ -141,6 +141,32 @@ def test_started_means_that_no_not_started_followed(events, started, attempts):
 
 
 @pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        ([{"event": "started"}], 1),
+        ([{"event": "started"}, {"event": "not-started"}], 0),
+        ([{"event": "started"}, {"event": "retry"}], 0),
+        ([{"event": "started"}, {"event": "parked", "ended": "failed"}], 1),
+        # A person lets it run after all: that takes no turn back.
+        ([{"event": "started"}, {"event": "parked", "ended": "failed"}, {"event": "retry"}], 1),
+        (
+            [
+                {"event": "started"},
+                {"event": "retry", "ended": "failed"},
+                {"event": "started"},
+                {"event": "not-started"},
+            ],
+            1,
+        ),
+    ],
+)
+def test_turn_that_began_counts_for_its_day_whatever_is_done_with_its_claim_later(lines, count):
+    record = read(CLAIM, *({"at": "2026-07-01T09:00:01Z", **line} for line in lines))
+
+    assert len(record.starts) == count
+
+
+@pytest.mark.parametrize(
     ("last", "state"),
     [
         (None, State.CLAIMED),

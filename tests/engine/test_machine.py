@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from hypothesis import HealthCheck, Phase, settings
 
+from routines.domain.limits import DayLimit
 from routines.domain.retry import Retry
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy
 from tests.engine.durable_machine import DurableMachine
@@ -131,5 +132,58 @@ def test_routine_that_is_disabled_in_a_pause_gives_nothing_up_twice():
         ("advance_long", {"span": 20 * MINUTE}),
         ("edit", {"name": "b", "what": "enabled"}),
         ("resume", {"name": None}),
+    ]
+    assert play(steps) is None
+
+
+def test_turn_that_was_parked_and_recovered_stays_counted_for_its_day():
+    parks, short = Retry(attempts=1, park=True), {"timeout": 25 * MINUTE, "rerun_interrupted": 2}
+    begin, given = three(
+        schedule=every(15),
+        session="fresh",
+        overlap=OverlapPolicy.BUFFER_ONE,
+        catch_up=CatchUpPolicy.NONE,
+        start_within=7 * MINUTE,
+        retry=parks,
+        exclusive="shop",
+        **short,
+    )
+    _, b, c = given["routines"]
+    limited = replace(
+        b,
+        schedule=every(10),
+        session="named:team",
+        overlap=OverlapPolicy.BUFFER_ONE,
+        jitter=3 * MINUTE,
+        retry=Retry(attempts=2, started=True, park=True),
+        exclusive="shop",
+        limits=DayLimit(turns=9, usd=None, routine=None, zone="UTC"),
+        **short,
+    )
+    beside = replace(
+        c,
+        schedule=every(15),
+        session="named:team",
+        overlap=OverlapPolicy.SUPERSEDE,
+        catch_up=CatchUpPolicy.ALL,
+        max_catch_up=2,
+        timeout=5 * HOUR,
+        retry=parks,
+    )
+    given |= {"routines": (given["routines"][0], limited, beside), "concurrency": 2}
+    steps = [
+        (begin, given),
+        ("next_turns", {"moods": ["fails", "fails", "unknown"]}),
+        ("release", {"which": 3}),
+        ("start", {}),
+        ("next_turns", {"moods": ["holds and fails"]}),
+        ("stop", {"away": 5 * HOUR, "which": 3, "grace": 0 * SECOND}),
+        ("fire_slot", {"odd": True, "back": 1, "name": "a"}),
+        ("crash", {"away": 30 * SECOND, "which": 1}),
+        ("die_in_the_middle", {"away": 50 * MINUTE, "calls": 37, "span": 11 * MINUTE}),
+        ("advance_long", {"span": 25 * MINUTE}),
+        ("edit", {"name": "b", "what": "absent"}),
+        ("recover_parked", {}),
+        ("die_in_the_middle", {"away": 50 * MINUTE, "span": 5 * MINUTE, "calls": 23}),
     ]
     assert play(steps) is None
