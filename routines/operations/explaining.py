@@ -53,21 +53,21 @@ def explain(context: Context, routine: str, when: str | None = None) -> Explanat
 
     Args:
         context: Where and when.
-        routine: Its name; `NAME@WHEN` is understood too, and the id of a job, of a wake-up or of
-            its firing.
+        routine: Its name; `NAME@WHEN` is understood too, and the id of a job, of a wake-up or its
+            firing, and of a run by hand.
         when: WHEN, or None for the newest slot.
 
     Raises:
         UnknownRoutine: There never was a routine of that name.
         InvalidFiles: Its file is broken, and nothing is recorded of it.
-        UnknownOccurrence: It has no schedule, or is a wake-up, and nothing is recorded of it.
+        UnknownOccurrence: It has no schedule, or is an id, and nothing is recorded of it.
         UnknownJob: There is no such job.
     """
+    from routines.operations.id_explaining import explain_id
     from routines.operations.job_explaining import explain_job
-    from routines.operations.wake_explaining import explain_firing
 
     if when is None:
-        other = explain_job(context, routine) or explain_firing(context, routine)
+        other = explain_job(context, routine) or explain_id(context, routine)
         if other is not None:
             return other
     name, _, after = routine.partition("@")

@@ -43,8 +43,8 @@ class Explanation:
         stale: Whether it goes on in its last good version, since its file is broken now.
         paused: What holds the routine back now, or None.
         alive: Whether a scheduler is alive.
-        job: The id of the job that is explained; empty for a purge and for the firing of a
-            wake-up, None for a slot.
+        job: The id of the job that is explained; empty for a purge, for the firing of a
+            wake-up and for a run by hand, None for a slot.
         newest: Whether the name alone stands for it: nothing newer is recorded.
     """
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from routines.domain.occurrence import Kind
 from routines.store.cursors import CursorStore, Standing
 from tests.surfaces.world import NOW, World, berlin, owner
 
@@ -444,8 +445,6 @@ def test_of_a_routine_without_a_schedule_its_newest_run_is_meant(ws):
 
 @pytest.mark.parametrize("ref", ["w-7k3m9q", "wake:w-7k3m9q@2026-11-29T15:00:00Z"])
 def test_a_firing_is_explained_by_the_id_of_its_wakeup_and_by_its_own(audit, ref):
-    from routines.domain.occurrence import Kind
-
     session = "routine:nightly-audit"
     firing = audit.claim(
         session,
@@ -465,6 +464,24 @@ def test_a_firing_is_explained_by_the_id_of_its_wakeup_and_by_its_own(audit, ref
     assert out.startswith("wake:w-7k3m9q@2026-11-29T15:00:00Z   Sun 29 Nov 16:00")
     assert out.splitlines()[1] == "failed after 41 s: exit 1: no"
     assert "due       wake-up w-7k3m9q, set by ana" in out
+
+
+def test_a_run_by_hand_is_explained_by_its_id_whatever_is_newer(audit):
+    run = audit.claim(
+        "nightly-audit",
+        berlin("16:00"),
+        kind=Kind.MANUAL,
+        occurrence_id="6c4d12",
+        trigger="manual",
+    )
+    audit.started(run)
+    audit.end(run, "failed", "exit", "exit 1: no")
+    audit.done("nightly-audit", berlin("2026-11-29 03:00"))
+
+    out = audit.ask("explain", run.record.ref, width=120).out
+
+    assert out.startswith("manual:2026-11-29T15-00-00Z-6c4d12   Sun 29 Nov 16:00")
+    assert out.splitlines()[1] == "failed after 41 s: exit 1: no"
 
 
 def test_a_wakeup_that_has_not_fired_is_said_to_be_where_it_is_shown(audit):

@@ -1,4 +1,4 @@
-"""`explain` for the firing of a wake-up: what became of it; from the files alone."""
+"""`explain` for what only its id names: a wake-up's firing or a run by hand; by the files alone."""
 
 import re
 
@@ -12,19 +12,21 @@ from routines.operations.history import as_entry
 from routines.operations.pending import held_by
 from routines.operations.steps import steps_of
 
-_NAMES_ONE = re.compile(r"w-[a-z0-9]{4,40}|([0-9a-f-]{36}/)?wake:.+", re.ASCII)
+_NAMES_ONE = re.compile(r"w-[a-z0-9]{4,40}|([0-9a-f-]{36}/)?(wake|manual):.+", re.ASCII)
 
 
-def explain_firing(context: Context, text: str) -> Explanation | None:
-    """Return what became of the firing that *text* names, or of a wake-up's newest; None if none.
+def explain_id(context: Context, text: str) -> Explanation | None:
+    """Return what became of what *text* names by its id, or of a wake-up's newest firing.
+
+    None if it has not the form of such an id.
 
     Raises:
-        UnknownOccurrence: It is the id of a wake-up, or of a firing, of which nothing is recorded.
+        UnknownOccurrence: It has, and nothing is recorded of it.
     """
     if text in context.workspace.names or not _NAMES_ONE.fullmatch(text):
         return None
     record = find(context, text)
-    if not isinstance(record, Record) or record.occurrence.kind is not Kind.WAKE:
+    if not isinstance(record, Record) or record.occurrence.kind not in (Kind.WAKE, Kind.MANUAL):
         return None
     entry = as_entry(context, record)
     waits = entry.outcome is None and not entry.is_running
@@ -37,7 +39,7 @@ def explain_firing(context: Context, text: str) -> Explanation | None:
         verdict=Verdict.RECORDED,
         entry=entry,
         steps=tuple(steps_of(record, entry, None, digest=None, cancel=cancel)),
-        # What comes next is the wake-up's, and no slot of a routine.
+        # What comes next is no slot of a routine.
         job="",
         paused=held,
     )
