@@ -11,7 +11,7 @@ from routines.domain.routine import CatchUpPolicy, OverlapPolicy
 from routines.engine import host
 from routines.store.cancels import CancelStore
 from routines.store.claim_making import Draft
-from tests.engine.stage import HOUR, MINUTE, at, every, routine
+from tests.engine.stage import HOUR, MINUTE, SECOND, at, every, routine
 
 BUFFER, SUPERSEDE = OverlapPolicy.BUFFER_ONE, OverlapPolicy.SUPERSEDE
 
@@ -93,6 +93,8 @@ async def test_superseded_turn_ends_and_the_newer_slot_takes_its_session(stage):
     async with stage.running(newer):
         stage.agent.hold()
         await stage.clock.advance_to(at("08:20"))
+        # It looks each second. In one step of a minute it might be asked back before it has looked.
+        await stage.clock.advance(5 * SECOND, step=SECOND)
         await stage.clock.advance(5 * MINUTE)
         stage.agent.release()
         await stage.clock.advance(MINUTE)
