@@ -89,7 +89,6 @@ class Claimer:
         *,
         now: datetime,
         until: datetime | None = None,
-        patience: float = 0.0,
     ) -> Pass:
         """Claim what is due of the routines *names*, and take what their turns need.
 
@@ -97,7 +96,6 @@ class Claimer:
             names: Oldest slot first.
             now: The present.
             until: What fell due later is left; None for the present.
-            patience: Seconds to wait for a routine's lock; in a pass it is only tried.
         """
         until = now if until is None else min(until, now)
         done = Pass()
@@ -109,14 +107,14 @@ class Claimer:
                         done.done.append(name)
                         continue
                     with contextlib.ExitStack() as own:
-                        own.enter_context(self._cursors.section(name, patience=patience))
+                        own.enter_context(self._cursors.section(name, patience=0.0))
                         one = self._decide(name, now, until, done)
                         if one is not None:
                             # Only locks that a claim needs are kept: ten thousand routines may
                             # be looked at, and a process has a thousand descriptors.
                             held.enter_context(own.pop_all())
-                except StoreBusy:
-                    done.busy.append(name)
+                except StoreBusy as error:
+                    done.busy[name] = error
                 except StoreError as error:
                     done.faults[name] = error
                 except Exception as error:

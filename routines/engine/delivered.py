@@ -25,7 +25,7 @@ from routines.store.places import Room
 from routines.store.sessions import Lease
 from routines.store.switches import Switch
 
-# `fire` and `tick` wait so long for a routine's lock; a pass only tries it.
+# `fire` waits so long for a routine's lock, and `tick` for those of all; a pass only tries them.
 PATIENCE_S = 5.0
 # An outside clock may run ahead of ours by so much.
 _AHEAD = timedelta(seconds=60)

@@ -121,23 +121,31 @@ class Engine(Lifecycle):
         return (await self.tick_through(names)).records
 
     async def tick_through(self, names: Iterable[str] | None = None) -> Ticked:
-        """Do what `tick` does; return also what the store refused."""
+        """Do what `tick` does; return also what the store refused, and what is locked elsewhere."""
         self._check_usable()
         chosen = None if names is None else list(names)
         until, patience = self._clock.now(), self._clock.awake() + PATIENCE_S
         ticked = Ticked([], {})
         while True:
-            done = await self._pass(chosen, patience=PATIENCE_S, until=until)
+            # What was busy at the last pass may be on the agenda for later.
+            self._agenda.hurry()
+            done = await self._pass(chosen, until=until)
             ticked.records.extend(done.settled)
             ticked.refused.update(done.troubles | done.faults)
             turns = [self._in_flight[ready.claim.record.ref].done for ready in done.ready]
             left = [self._see_claim_through(path, takes_place=True) for path in done.unstarted]
             ticked.records.extend(await asyncio.gather(*turns, *left))
-            if turns or left or await self._authorizer.answered():
+            if turns or left:
+                # Turns may take for hours: what is busy after them has not been waited for yet.
+                patience = self._clock.awake() + PATIENCE_S
+                continue
+            if await self._authorizer.answered():
                 continue
             if not done.busy or self._clock.awake() >= patience:
+                # Left out, what is owed and locked would pass for nothing due.
+                ticked.refused.update(done.busy)
                 return ticked
-            # Another process looks at one of its claims this moment.
+            # Another process looks at one of them this moment.
             await self._clock.wait(_AGAIN_S, asyncio.Event())
 
     async def _see_claim_through(self, path: str, *, takes_place: bool) -> Record | None:

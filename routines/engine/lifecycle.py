@@ -346,12 +346,11 @@ class Lifecycle:
         self,
         names: Iterable[str] | None = None,
         *,
-        patience: float = 0.0,
         until: datetime | None = None,
     ) -> Pass:
         """Look at everything once, and start what can start."""
         now, began = self._clock.now(), self._clock.awake()
-        done: Pass = await self._off(self._looker.look, now, names, patience, until)
+        done: Pass = await self._off(self._looker.look, now, names, until)
         for ready in done.ready:
             self._begin(ready)
         for record in done.settled:

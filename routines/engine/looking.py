@@ -197,7 +197,6 @@ class Looker:
         self,
         now: datetime,
         names: Iterable[str] | None,
-        patience: float,
         until: datetime | None = None,
     ) -> Pass:
         """Look once: claim what is due and can start, and settle what is not to run.
@@ -205,7 +204,6 @@ class Looker:
         Args:
             now: The present.
             names: Only these routines' slots; None for those that may be due.
-            patience: Seconds to wait for a routine's lock.
             until: What fell due later is left; None for the present.
         """
         self._note_time(now)
@@ -221,7 +219,7 @@ class Looker:
                 self._alive_since = now
             self._see_switches(now)
             if not self._is_stopping():
-                self._claim(now, names, patience, done, until)
+                self._claim(now, names, done, until)
                 self._fire_wakeups(now, done, until)
                 self._drain_jobs(now, done, until)
             self._give_way_back()
@@ -418,14 +416,13 @@ class Looker:
         self,
         now: datetime,
         names: Iterable[str] | None,
-        patience: float,
         done: Pass,
         until: datetime | None,
     ) -> None:
         due = self.agenda.due(now, self._fired_here) if names is None else list(names)
         if not due or self._external_clock:
             return
-        found = self.claimer.claim_due(due, now=now, until=until, patience=patience)
+        found = self.claimer.claim_due(due, now=now, until=until)
         done.ready += found.ready
         for name in found.done:
             routine = self._definitions.routines.get(name)
@@ -457,7 +454,7 @@ class Looker:
         self._refused |= {name: error.message for name, error in found.faults.items()}
         done.waiting |= found.waiting
         done.faults |= found.faults
-        done.busy += found.busy
+        done.busy |= found.busy
 
     def deliver(self, routine: Routine, slot: datetime, now: datetime, done: Pass) -> Delivery:
         """Claim *slot* for an outside clock, or say what it is instead; see `Deliverer.deliver`."""

@@ -23,7 +23,7 @@ class Pass:
             their session after all.
         faults: Routines that the store refused.
         troubles: What else could not be done, by routine, wake-up, job or claim.
-        busy: Routines whose lock another process had.
+        busy: Routines whose lock another process had, with the error that says so.
         done: Routines about which nothing is left to do now.
         superseding: Running turns that were asked to make way for a newer slot.
         unarmed: Routines whose cursor says that they are not armed.
@@ -37,7 +37,7 @@ class Pass:
     unstarted: list[str] = field(default_factory=list)
     faults: dict[str, RoutinesError] = field(default_factory=dict)
     troubles: dict[str, RoutinesError] = field(default_factory=dict)
-    busy: list[str] = field(default_factory=list)
+    busy: dict[str, RoutinesError] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
     superseding: list[Cancel] = field(default_factory=list)
     unarmed: list[str] = field(default_factory=list)
@@ -51,7 +51,8 @@ class Ticked:
     Attributes:
         records: What its turns came to, None for one that was claimed and not started, and what
             else was settled.
-        refused: What the store refused, by routine, wake-up, job or claim.
+        refused: What the store refused, and routines whose lock another process kept; by routine,
+            wake-up, job or claim.
     """
 
     records: list[Record | None]

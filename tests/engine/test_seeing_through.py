@@ -304,3 +304,46 @@ async def test_tick_waits_for_its_turns_and_its_buffered_slots_side_by_side(stag
     mine.release()
     await first
     assert {record.outcome for record in await second} == {"completed"}
+
+
+# What another process keeps locked --------------------------------------------------------------
+
+
+async def test_tick_says_which_owed_routines_another_process_keeps_locked(stage):
+    known = [digest(), *(routine(name, every(5)) for name in ("other", "third"))]
+    await seen_by_a_scheduler(stage, *known)
+    stage.clock.set(at("08:05:01"))
+    with contextlib.ExitStack() as locked:
+        for name in ("digest", "third"):
+            locked.enter_context(stage.cursors.section(name, patience=0))
+        async with stage.engine(*known, is_scheduler=False).opened() as engine:
+            ticked = asyncio.create_task(engine.tick_through())
+            await stage.clock.advance(4 * SECOND, step=SECOND / 5)
+            # What nobody keeps is not kept waiting, and all that is locked is waited for at once.
+            assert stage.history("other") == ["08:05 completed"]
+            assert not ticked.done()
+            await stage.clock.advance(2 * SECOND, step=SECOND / 5)
+            assert ticked.done()
+    assert {name: error.code for name, error in (await ticked).refused.items()} == {
+        "digest": "store-busy",
+        "third": "store-busy",
+    }
+    assert stage.history() == []
+
+
+async def test_tick_runs_what_another_process_lets_go_of_in_time(stage):
+    await seen_by_a_scheduler(stage, digest())
+    stage.clock.set(at("08:05:01"))
+    async with stage.engine(digest(), is_scheduler=False).opened() as engine:
+        with stage.cursors.section("digest", patience=0):
+            ticked = asyncio.create_task(engine.tick_through())
+            await stage.clock.advance(2 * SECOND, step=SECOND / 5)
+        await stage.clock.advance(SECOND, step=SECOND / 5)
+    assert ((await ticked).refused, stage.history()) == ({}, ["08:05 completed"])
+
+
+async def test_tick_says_nothing_of_a_locked_routine_that_owes_nothing(stage):
+    await seen_by_a_scheduler(stage, digest())
+    with stage.cursors.section("digest", patience=0):
+        async with stage.engine(digest(), is_scheduler=False).opened() as engine:
+            assert (await engine.tick_through()).refused == {}

@@ -20,6 +20,7 @@ from routines.store import files
 from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore
+from routines.store.cursors import CursorStore
 from routines.store.sessions import SessionStore
 from routines.store.wake_firings import FiringStore
 from routines.store.wakeups import WakeupStore
@@ -125,6 +126,20 @@ def test_fire_of_a_slot_that_waited_says_how_it_ended(echo):
 def test_tick_says_when_nothing_was_due(echo):
     assert echo.ask("tick").out == "nothing was due\n"
     assert json.loads(echo.ask("tick", "--json").out) == {}
+
+
+def test_tick_says_that_another_process_keeps_the_lock_of_what_is_owed(echo, monkeypatch):
+    monkeypatch.setattr("routines.engine.engine.PATIENCE_S", 0.0)
+    echo.cron("daily", "0 9 * * *")
+    with CursorStore(echo.state).section("daily", patience=0):
+        answers = [echo.ask("tick"), echo.ask("tick", "--json")]
+
+    assert [answer.code for answer in answers] == [1, 1]
+    assert answers[0].out == ""
+    assert "the routine daily is being changed by another process" in answers[0].err
+    said = json.loads(answers[1].out)
+    assert (list(said), said["error"]["code"]) == (["error"], "store-busy")
+    assert echo.ask("tick").out == "1 completed\n"
 
 
 def test_tick_tells_what_could_not_be_claimed_beside_what_it_did(echo, monkeypatch):
