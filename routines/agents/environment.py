@@ -23,7 +23,8 @@ def turn_environment(turn: Turn, *, root: str, state: str) -> dict[str, str]:
     """Return the `ROUTINES_*` variables that tell a turn, and everything it starts, who it is."""
     known = {
         "ROUTINES_ROOT": root,
-        "ROUTINES_STATE": state,
+        # A link may lead elsewhere by the time that somebody looks for what a turn left.
+        "ROUTINES_STATE": os.path.realpath(state),
         "ROUTINES_SESSION": turn.session,
         "ROUTINES_ROUTINE": turn.routine,
         "ROUTINES_SLOT": None if turn.slot is None else format_instant(turn.slot),

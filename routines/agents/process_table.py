@@ -6,14 +6,18 @@ group of a turn there may stay behind.
 """
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from routines.agents.processes import ask_system, env_bytes
 
 _LINUX = sys.platform == "linux"
 _PS_FIELDS = 9
+# What stands before each variable in the one line that `ps` makes of an environment.
+_PS_VARIABLE = re.compile(r" (?=[A-Za-z_][A-Za-z0-9_]*=)", re.ASCII)
 
 # The place of `flags` in /proc/PID/stat, counted from the state, and PF_KTHREAD in it.
 _STAT_FLAGS, _KERNEL_THREAD = 6, 0x00200000
@@ -129,33 +133,63 @@ def pid_namespace(pid: int | None = None) -> str | None:
 # By their environment -------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What stands in the environment of every process of a turn, or of what a person opened.
+
+    Attributes:
+        variable: Names the state folder, as it was called when the process was started.
+        state: That folder, by any of its names.
+        beside: Another line that stands there as it is, NAME=VALUE; "" if there is none.
+    """
+
+    variable: str
+    state: str
+    beside: str = ""
+
+    def is_in(self, environ: AbstractSet[bytes]) -> bool:
+        """Return whether a process with this environment is one of them."""
+        if self.beside and env_bytes(self.beside) not in environ:
+            return False
+        head = env_bytes(f"{self.variable}=")
+        named = [line[len(head) :] for line in environ if line.startswith(head)]
+        return any(_is_folder(path, self.state) for path in named)
+
+
+def _is_folder(named: bytes, state: str) -> bool:
+    """Return whether a process that names this folder means the one at *state*.
+
+    As spelled they differ where a link leads to the workspace or its `.routines` is one, and by
+    that a turn would start beside what a killed one left.
+    """
+    return os.path.realpath(named) == os.path.realpath(env_bytes(state))
+
+
+def mark_of_turn(state: str, turn_key: str) -> Mark:
+    """Return the mark of a turn."""
+    return Mark(variable="ROUTINES_STATE", state=state, beside=f"ROUTINES_TURN={turn_key}")
+
+
 def leftovers(state: str, turn_key: str) -> list[int]:
     """Return the live processes whose environment names this state folder and this turn.
 
     Only those of this host and of our own pid namespace, never ourselves, no zombies.
     """
-    table = process_table()
-    return sorted(row.pid for row in named(table, marks_of_turn(state, turn_key)))
+    return sorted(row.pid for row in named(process_table(), mark_of_turn(state, turn_key)))
 
 
-def marks_of_turn(state: str, turn_key: str) -> list[str]:
-    """Return what stands in the environment of every process of a turn."""
-    return [f"ROUTINES_STATE={state}", f"ROUTINES_TURN={turn_key}"]
-
-
-def named(table: Mapping[int, Process], marks: Sequence[str]) -> list[Process]:
-    """Return those of *table* whose environment has all of *marks*, of the form NAME=VALUE.
+def named(table: Mapping[int, Process], mark: Mark) -> list[Process]:
+    """Return those of *table* that have *mark* in their environment.
 
     Only those of this host and of our own pid namespace, never ourselves, no zombies.
     """
     own = os.getpid()
     rows = [row for row in table.values() if not row.zombie and row.pid != own]
     if not _has_proc():
-        named = _named_by_ps(marks)
-        return [row for row in rows if row.pid in named]
-    wanted = {env_bytes(mark) for mark in marks}
+        environs = _environs_by_ps()
+        return [row for row in rows if mark.is_in(environs.get(row.pid, set()))]
     ours = pid_namespace()
-    return [row for row in rows if wanted <= _environ(row.pid) and pid_namespace(row.pid) == ours]
+    return [row for row in rows if mark.is_in(_environ(row.pid)) and pid_namespace(row.pid) == ours]
 
 
 def _environ(pid: int) -> set[bytes]:
@@ -192,11 +226,11 @@ def _is_in_exec(pid: int) -> bool:
     return not int(fields[_STAT_FLAGS]) & _KERNEL_THREAD
 
 
-def _named_by_ps(marks: Iterable[str]) -> set[int]:
-    wanted = [f" {mark} " for mark in marks]
-    found = set()
+def _environs_by_ps() -> dict[int, set[bytes]]:
+    """Return the words and the environment of each process; a value may hold spaces."""
+    found = {}
     for line in _ps("-axEww", "-o", "pid=,command=").splitlines():
         number, _, rest = line.strip().partition(" ")
-        if number.isdigit() and all(mark in f" {rest} " for mark in wanted):
-            found.add(int(number))
+        if number.isdigit():
+            found[int(number)] = {env_bytes(part) for part in _PS_VARIABLE.split(rest)}
     return found

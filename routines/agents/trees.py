@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from routines.agents.process_table import (
     Key,
+    Mark,
     Process,
     find_process,
-    marks_of_turn,
+    mark_of_turn,
     named,
     process_table,
 )
@@ -81,10 +82,10 @@ class Tree:
     """Every process of one turn, or of a program that a person opened, however it is found.
 
     Attributes:
-        state: The state folder that their environment names; "" if it names none.
+        state: The state folder that their environment names, by whatever name; "" if none.
         turn_key: The turn that it names; "" if it names none.
         leader: The agent that we started, None if another process did.
-        mark: Another variable that its environment has, as NAME=VALUE; "" if none marks it.
+        mark: Another variable by which their environment names it; "" if none does.
         spare: Children that we had before (`own_children`): not of this turn. None if nothing
             that descends from us is to be touched, as in a scheduler that cleans up.
     """
@@ -102,10 +103,11 @@ class Tree:
         pids = {row.pid for row in table.values() if self._in_group(row)}
         pids |= _below(table, self._roots(table, own))
         if self.state and self.turn_key:
-            marks = marks_of_turn(self.state, self.turn_key)
-            pids.update(row.pid for row in named(table, marks))
-        if self.mark:
-            pids.update(row.pid for row in named(table, [self.mark]))
+            mark = mark_of_turn(self.state, self.turn_key)
+            pids.update(row.pid for row in named(table, mark))
+        if self.state and self.mark:
+            mark = Mark(variable=self.mark, state=self.state)
+            pids.update(row.pid for row in named(table, mark))
         pids.discard(own)
         return [table[pid] for pid in sorted(pids) if pid in table and not table[pid].zombie]
 

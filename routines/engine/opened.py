@@ -80,6 +80,5 @@ def _end(state: State, lease: Lease, opened: Opened, clock: Clock) -> None:
 
 def _tree(state: State, opened: Opened) -> Tree:
     """Return what lives of a program, nothing where its marks don't mean ours."""
-    ((name, value),) = opened.variable(state.path).items()
     here = owner_is_this_boot(opened.owner, host.here())
-    return Tree(state="", turn_key="", mark=f"{name}={value}" if here else "")
+    return Tree(state=state.path, turn_key="", mark=opened.mark if here else "")

@@ -241,6 +241,21 @@ def test_leftovers_are_those_that_name_this_state_folder_and_this_turn(turn, sta
 
 
 @linux
+@pytest.mark.parametrize("linked", ["workspace", ".routines"])
+def test_leftovers_are_found_by_whatever_name_the_state_folder_is_known(
+    turn, state, tmp_path, linked
+):
+    folder = tmp_path / ("real/.routines" if linked == "workspace" else "store")
+    folder.mkdir(parents=True)
+    link = tmp_path / ("link" if linked == "workspace" else ".routines")
+    link.symlink_to(folder.parent if linked == "workspace" else folder)
+    name = str(link / ".routines" if linked == "workspace" else link)
+    for spelled, asked in ((name, str(folder)), (str(folder), name), (f"{name}/", name)):
+        with started(env=marked(turn, spelled)) as process:
+            assert eventually(lambda: leftovers(asked, turn.key)) == [process.pid]  # noqa: B023
+
+
+@linux
 def test_a_process_that_is_just_being_started_is_not_missed(turn, state, monkeypatch):
     read, early = process_table._proc_file, iter(range(20))
     with started(env=marked(turn, state)) as process:
