@@ -40,7 +40,7 @@ class Delivery:
     """What became of a slot that was delivered.
 
     Attributes:
-        word: `claimed`, `buffered`, `duplicate`, `stale`, `missed` or `skipped`.
+        word: `claimed`, `buffered`, `retrying`, `duplicate`, `stale`, `missed` or `skipped`.
         ready: The turn to be started, if it was claimed.
         record: Its record, if it has one already.
         missed: The counted record that it is in, if it was given up.
@@ -129,6 +129,10 @@ class Deliverer(Claimer):
             # Whoever claimed it may be gone since: this delivery sees it through as well.
             self._claims.sync(occurrence)
             return Delivery("buffered", record=record)
+        if record.end is None and record.last == Event.RETRY.value:
+            # Whoever tried it has gone, and with this clock alone nobody else would again.
+            self._claims.sync(occurrence)
+            return Delivery("retrying", record=record)
         if record.end is None:
             for entry in self._claims.open_entries(routine=routine.name):
                 if entry.claim_path != occurrence.claim_path:

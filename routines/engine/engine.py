@@ -148,7 +148,9 @@ class Engine(Lifecycle):
             # Another process looks at one of them this moment.
             await self._clock.wait(_AGAIN_S, asyncio.Event())
 
-    async def _see_claim_through(self, path: str, *, takes_place: bool) -> Record | None:
+    async def _see_claim_through(
+        self, path: str, *, takes_place: bool, waits: bool = True
+    ) -> Record | None:
         """Wait for a claim that could not start yet, start it when it can, and wait for its end.
 
         Returns its record, without an outcome where it has to wait on: it is paused or put off,
@@ -165,7 +167,10 @@ class Engine(Lifecycle):
             if seen.ready is not None:
                 return await self._begin(seen.ready).done
             record = seen.record or record
-            if seen.over or self._stopping or self._clock.awake() >= until:
+            if seen.settled:
+                # Its end is what the next look finds.
+                continue
+            if seen.over or not waits or self._stopping or self._clock.awake() >= until:
                 return record
             await self._clock.wait(LOOK_EVERY.total_seconds(), asyncio.Event())
 
@@ -217,7 +222,8 @@ class Engine(Lifecycle):
 
         Returns:
             What became of it; with `claimed` the record is that of the turn, with `buffered`
-            too, and without an outcome if it still waits: deliver it again.
+            and `retrying` too, and without an outcome if it still waits: deliver it again. A
+            delivery makes the next attempt of what is to be tried again, when that is due.
 
         Raises:
             UnknownRoutine: There is none of that name.
@@ -228,8 +234,11 @@ class Engine(Lifecycle):
         if delivery.ready is not None:
             running = self._begin(delivery.ready)
             return replace(delivery, record=await running.done)
-        if delivery.word == "buffered" and delivery.record is not None:
-            record = await self._see_claim_through(delivery.record.path, takes_place=False)
+        if delivery.word in ("buffered", "retrying") and delivery.record is not None:
+            # One that is tried again may have to wait long for its time: it is looked at once.
+            waits = delivery.word == "buffered"
+            path = delivery.record.path
+            record = await self._see_claim_through(path, takes_place=False, waits=waits)
             return replace(delivery, record=record)
         return delivery
 

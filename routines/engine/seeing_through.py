@@ -26,8 +26,6 @@ log = logging.getLogger("routines")
 
 # On top of a turn's timeout: the grace of its program, its deliveries, what is left of it.
 _ENDING = timedelta(minutes=2)
-# What waits until a time of its own, or for a person: others look after it.
-_PUT_OFF = (Event.RETRY.value, Event.PARKED.value)
 
 
 @dataclass(slots=True)
@@ -110,7 +108,7 @@ class SeeingThrough:
             # Somebody began it and has gone: what becomes of it is worked out as ever.
             self._recoverer.recover_path(path)
             return Seen(record)
-        if record.last in _PUT_OFF or self._needs.is_paused(record.routine, now):
+        if _is_put_off(record, now) or self._needs.is_paused(record.routine, now):
             return Seen(record, over=True)
         if record.last == Event.BUFFERED.value:
             # Read without its lock: a newer slot that finds it locked could not take its place.
@@ -136,3 +134,9 @@ class SeeingThrough:
                 raise
             return Seen(record, ready=next(iter(done.ready), None), settled=done.settled)
         return Seen(record)
+
+
+def _is_put_off(record: Record, now: datetime) -> bool:
+    """Return whether it waits until a time that has not come, or for a person."""
+    at = record.retry_at
+    return record.last == Event.PARKED.value or (at is not None and at > now)

@@ -167,7 +167,8 @@ class TakingUp:
             claim: The claim, held.
             now: The present.
             done: Takes its turn if it can start, or its record if it was settled instead.
-            takes_place: Whether a turn of a slot needs a place under `concurrency`.
+            takes_place: Whether a turn of a slot needs a place under `concurrency`. What an outside
+                clock delivers needs none, and is not late either: its clock has brought it.
         """
         record = claim.record
         if self._is_stopping() or not self.unstarted.may_start(record.ref, self._clock.awake()):
@@ -183,7 +184,9 @@ class TakingUp:
             self.unstarted.look_soon()
             return
         try:
-            decided = self._cancelled(record) or self._work_again(record, now)
+            decided = self._cancelled(record) or self._work_again(
+                record, now, catches_up=takes_place
+            )
         except UnknownAgent as error:
             # Held back instead, it would be tried for as long as the agent stays away.
             decided = Verdict(Outcome.FAILED, Reason.NOT_FOUND, error.message)
@@ -216,7 +219,7 @@ class TakingUp:
         cancel = CancelStore(self._state).take_up(record.ref)
         return None if cancel is None else cancelled(cancel, "before it started")
 
-    def _work_again(self, record: Record, now: datetime) -> Work | Verdict:
+    def _work_again(self, record: Record, now: datetime, *, catches_up: bool) -> Work | Verdict:
         """Return what an unstarted claim is to do by today's definition, or how it ends instead.
 
         Raises:
@@ -247,7 +250,7 @@ class TakingUp:
         if isinstance(changed, Verdict):
             return changed
         late = now - record.due_at
-        none = routine.catch_up is CatchUpPolicy.NONE
+        none = catches_up and routine.catch_up is CatchUpPolicy.NONE
         if none and late > ON_TIME and not self._saw(routine.name, record.due_at):
             return Verdict(Outcome.MISSED, Reason.NO_SCHEDULER, "catch_up is none")
         return work

@@ -18,7 +18,7 @@ from routines.config.workspace import Workspace
 from routines.config.workspace_file import ECHO_NAME
 from routines.domain.names import format_instant
 from routines.domain.outcome import Outcome
-from routines.domain.record import Record
+from routines.domain.record import Event, Record
 from routines.engine.definitions import FileDefinitions
 from routines.engine.engine import Engine
 from routines.engine.events import EngineEvent
@@ -83,8 +83,8 @@ class FireResult:
     """What a delivered slot came to.
 
     Attributes:
-        exit_code: 0 dealt with, 1 its turn failed, 75 it is claimed and has to wait on: deliver it
-            again.
+        exit_code: 0 dealt with, 1 its turn failed, or it is parked and waits for a person, 75 it
+            is claimed and has to wait on: deliver it again.
         message: Why it did not run, or how it ended: one line.
         record: Its record, if it has one of its own.
         missed: The counted record that it is in, if it was given up.
@@ -440,14 +440,19 @@ def fire(context: Context, name: str, *, slot: datetime) -> FireResult:
     ref = f"{name}@{format_instant(slot)}"
     record, missed = delivery.record, delivery.missed
     match delivery.word:
-        case "buffered" if record is not None and record.end is None and not record.is_put_off:
+        case _ if record is not None and record.end is None and record.last == Event.PARKED:
+            said = f"{ref} is parked: `routines recover {ref}` runs it, `routines cancel` ends it"
+            return FireResult(1, said, record)
+        case "retrying" if record is not None and record.is_under_way:
+            return FireResult(0, f"{ref} was delivered before{_since(record)}", record)
+        case "claimed" | "buffered" | "retrying" if record is not None and record.end is None:
+            at = "" if record.retry_at is None else f" at {format_instant(record.retry_at)}"
             again = "deliver it again, or leave it to the next look"
-            return FireResult(_WAITS, f"{ref} {_ended(record)} and waits on: {again}", record)
-        case "claimed" | "buffered" if record is None:
+            return FireResult(_WAITS, f"{ref} {_ended(record)}{at} and waits on: {again}", record)
+        case "claimed" | "buffered" | "retrying" if record is None:
             return FireResult(1, f"{ref} was claimed and not started: the log says why", None)
-        case "claimed" | "buffered" if record is not None:
-            ok = record.outcome in (Outcome.COMPLETED, Outcome.SKIPPED, Outcome.MISSED)
-            return FireResult(0 if ok else 1, f"{ref} {_ended(record)}", record)
+        case "claimed" | "buffered" | "retrying" if record is not None:
+            return FireResult(0 if _is_clean(record) else 1, f"{ref} {_ended(record)}", record)
         case "duplicate":
             return FireResult(0, f"{ref} was delivered before{_since(record)}", record)
         case "skipped":
@@ -456,6 +461,11 @@ def fire(context: Context, name: str, *, slot: datetime) -> FireResult:
             why = "" if missed is None else f": {missed.reason.value}"
             said = "is stale, a newer slot was dealt with" if word == "stale" else f"is missed{why}"
             return FireResult(0, f"{ref} {said}", record, missed)
+
+
+def _is_clean(record: Record) -> bool:
+    """Return whether it is dealt with as it should be: completed, or recorded without running."""
+    return record.outcome in (Outcome.COMPLETED, Outcome.SKIPPED, Outcome.MISSED)
 
 
 def _since(record: Record | None) -> str:
@@ -486,8 +496,7 @@ def tick(context: Context, names: list[str]) -> TickResult:
     counts = Counter(
         (record.outcome or record.written_state).value for record in records if record is not None
     )
-    clean = (Outcome.COMPLETED, Outcome.SKIPPED, Outcome.MISSED)
-    failed = any(record is None or record.outcome not in clean for record in records)
+    failed = any(record is None or not _is_clean(record) for record in records)
     # Of a routine that was not asked about nobody wants to hear.
     others = set(context.workspace.names).difference(names) if names else set()
     errors = _told({key: why for key, why in ticked.refused.items() if key not in others})

@@ -6,8 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from routines.agents.base import SessionBusy
 from routines.domain.outcome import Outcome
 from routines.domain.record import Event
+from routines.domain.retry import Retry
 from routines.domain.routine import CatchUpPolicy, OverlapPolicy
 from routines.engine.pausing import Pausing
 from routines.errors import SessionBusyError
@@ -15,6 +17,7 @@ from routines.store.cancels import CancelStore
 from routines.testing import RecordingAgent
 from tests.engine.stage import MINUTE, SECOND, at, cron, every, routine
 from tests.engine.test_recovering import leave_claim
+from tests.engine.test_retrying import reluctant
 
 BUFFER, SUPERSEDE = OverlapPolicy.BUFFER_ONE, OverlapPolicy.SUPERSEDE
 
@@ -210,6 +213,63 @@ async def test_delivery_that_finds_its_group_busy_names_the_group(stage):
                 await begin(stage, "08:05", mine)
         stage.agent.release()
         await running
+
+
+# Slots that are tried again --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("catch_up", CatchUpPolicy)
+async def test_delivery_again_makes_the_next_attempt_when_that_is_due_and_not_before(
+    stage, catch_up
+):
+    answer = reluctant(stage, 2, SessionBusy)
+    mine = routine(schedule=every(60), retry=Retry(), catch_up=catch_up)
+    stage.clock.set(at("09:00:01"))
+    words, tried = [], []
+    for minute in ("09:00:01", "09:00:30", "09:01:02", "09:02:30", "09:03:03", "09:03:30"):
+        await stage.clock.advance_to(at(minute))
+        delivery = await begin(stage, "09:00", mine)
+        words.append((delivery.word, delivery.record.written_state))
+        tried.append(len(answer.asked))
+
+    assert words == [
+        ("claimed", "retrying"),
+        ("retrying", "retrying"),
+        ("retrying", "retrying"),
+        ("retrying", "retrying"),
+        ("retrying", "settled"),
+        ("duplicate", "settled"),
+    ]
+    assert tried == [1, 1, 2, 2, 3, 3]
+    assert stage.history() == ["09:00 completed"]
+
+
+@pytest.mark.parametrize("what", ["paused", "busy"])
+async def test_delivery_again_of_what_is_to_be_tried_again_waits_for_nothing(stage, what):
+    reluctant(stage, 1, SessionBusy)
+    mine = routine(schedule=every(60), retry=Retry())
+    stage.clock.set(at("09:00:01"))
+    await begin(stage, "09:00", mine)
+    await stage.clock.advance_to(at("09:05"))
+    async with contextlib.AsyncExitStack() as stack:
+        engine = await stack.enter_async_context(stage.engine(is_scheduler=False).opened())
+        if what == "busy":
+            await stack.enter_async_context(engine.hold("routine:digest", who="a shell"))
+        else:
+            pausing = Pausing(stage.state, by="ana@studio")
+            pausing.pause("digest", now=stage.clock.now(), until=None, reason="")
+        delivery = await begin(stage, "09:00", mine)
+    assert (delivery.word, delivery.record.written_state) == ("retrying", "retrying")
+
+
+async def test_delivery_again_of_a_slot_that_was_cancelled_while_it_waited_settles_it(stage):
+    reluctant(stage, 9)
+    mine = routine(schedule=every(60), retry=Retry())
+    stage.clock.set(at("09:00:01"))
+    ref = (await begin(stage, "09:00", mine)).record.ref
+    await stage.clock.advance_to(at("09:05"))
+    stage.cancel(ref)
+    assert (await begin(stage, "09:00", mine)).record.outcome == "cancelled"
 
 
 # Single passes ---------------------------------------------------------------------------------

@@ -117,6 +117,44 @@ def test_fire_of_a_slot_that_still_waits_says_to_deliver_it_again(echo):
     )
 
 
+def put_off(ws: World, event: Event, **more: str) -> tuple[str, ...]:
+    claim = ws.claim("daily", berlin("09:00"))
+    claim.append(event, at=berlin("09:00"), detail="connection refused", **more)
+    claim.let_go()
+    return ("fire", "daily", "--slot", "2026-11-29T08:00:00Z")
+
+
+def test_fire_of_a_slot_whose_next_attempt_is_not_due_says_to_deliver_it_again(echo):
+    words = put_off(echo, Event.RETRY, until="2999-01-01T00:00:00Z")
+
+    for answer in (echo.ask(*words), echo.ask(*words)):
+        assert answer.code == 75
+        assert answer.err == (
+            "daily@2026-11-29T08:00:00Z is retrying at 2999-01-01T00:00:00Z and waits on: "
+            "deliver it again, or leave it to the next look\n"
+        )
+
+
+def test_fire_of_a_slot_whose_next_attempt_is_due_makes_it(echo):
+    words = put_off(echo, Event.RETRY, until="2026-11-29T08:01:00Z")
+
+    assert [echo.ask(*words).err for _ in range(2)] == [
+        "daily@2026-11-29T08:00:00Z completed\n",
+        "daily@2026-11-29T08:00:00Z was delivered before: completed\n",
+    ]
+
+
+def test_fire_of_a_parked_slot_exits_1_however_often_and_says_who_can_end_that(echo):
+    words = put_off(echo, Event.PARKED)
+    ref = "daily@2026-11-29T08:00:00Z"
+
+    for answer in (echo.ask(*words), echo.ask(*words)):
+        assert answer.code == 1
+        assert answer.err == (
+            f"{ref} is parked: `routines recover {ref}` runs it, `routines cancel` ends it\n"
+        )
+
+
 def test_fire_of_a_slot_that_waited_says_how_it_ended(echo):
     answer = echo.ask(*buffered(echo))
 

@@ -13,8 +13,8 @@ def command(call: Call, *, name: str, slot: str) -> int:
     """Claim one slot, run it and settle it; delivered twice it runs once.
 
     One that has to wait for an earlier turn of its routine (`overlap`) is waited for. Exit code: 0
-    when the slot is dealt with, 1 if its turn or the store failed, 75 if its session or its group
-    is busy, or it still has to wait (deliver it again).
+    when the slot is dealt with, 1 if its turn or the store failed or it is parked, 75 if its
+    session or its group is busy, or it still has to wait or be tried again (deliver it again).
     """
     from routines.domain.when import parse_when
     from routines.operations import running
