@@ -30,7 +30,6 @@ heading in docs/troubleshooting.md, and a test compares the two.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, ClassVar
 
 # Enough to recognise what was asked for.
@@ -187,8 +186,18 @@ class InvalidFiles(RoutinesError):
         )
 
 
-def _nearest(name: str, known: Collection[str]) -> str | None:
-    close = get_close_matches(name, list(known), n=1)
+def nearest(name: str, known: Collection[str], *, cutoff: float = 0.6) -> str | None:
+    """Return what of *known* was most likely meant by *name*; None if nothing is near.
+
+    Args:
+        name: As it was written.
+        known: What there is.
+        cutoff: How near it has to be, from 0 to 1.
+    """
+    # Here and not above: each command would pay a millisecond for what only a mistake needs.
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return close[0] if close else None
 
 
@@ -199,7 +208,7 @@ class UnknownRoutine(RoutinesError):
 
     def __init__(self, name: str, known: Collection[str] = ()) -> None:
         self.name = name
-        near = _nearest(name, known)
+        near = nearest(name, known)
         super().__init__(
             f"there is no routine named {name!r}",
             hint=f"did you mean {near!r}?" if near else "`routines list` names them all",
@@ -221,7 +230,7 @@ class UnknownWakeup(RoutinesError):
         self.wakeup_id = wakeup_id
         # A model may give anything for an id: what is answered must not be as long.
         shown = wakeup_id if len(wakeup_id) <= _SHOWN else f"{wakeup_id[: _SHOWN - 3]}..."
-        self.near = _nearest(shown, pending)
+        self.near = nearest(shown, pending)
         super().__init__(
             f"no wake-up {shown!r} is pending here",
             hint=f"did you mean {self.near!r}?"
@@ -263,7 +272,7 @@ class UnknownSession(RoutinesError):
                 hint=f"its first turn makes the conversation: routines run {routine}",
             )
             return
-        near = _nearest(session, known)
+        near = nearest(session, known)
         super().__init__(
             f"there is no session {session!r}",
             hint=f"did you mean {near!r}?" if near else "`routines session list` names them all",
@@ -277,7 +286,7 @@ class UnknownAgent(RoutinesError):
 
     def __init__(self, name: str, known: Collection[str] = ()) -> None:
         self.name = name
-        near = _nearest(name, known)
+        near = nearest(name, known)
         super().__init__(
             f"there is no agent named {name!r}",
             hint=f"did you mean {near!r}?"

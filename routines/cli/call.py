@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from routines.domain.clock import Clock
-from routines.errors import UsageError
+from routines.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from routines.cli.times import Times
@@ -234,9 +234,7 @@ class NearGroup(click.Group):
         """
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            from difflib import get_close_matches
-
-            near = next(iter(get_close_matches(name, self.list_commands(ctx), n=1)), None)
+            near = nearest(name, self.list_commands(ctx))
             error = click.UsageError(f"there is no command {name!r}", ctx)
             error.hint = (  # type: ignore[attr-defined]
                 f"did you mean {ctx.command_path} {near}?"

@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping as Dict
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from typing import TYPE_CHECKING, Any
 
 from routines.config.report import Report, near, shown
 from routines.config.single import Span, Text, Whole
@@ -26,6 +25,9 @@ from routines.domain.http_agent import (
 )
 from routines.domain.output_path import parse_path
 from routines.errors import InvalidName
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 # Ours, or HTTP's own: another value would break the request, or what it promises.
@@ -63,7 +65,10 @@ def address(text: str) -> str:
     return text
 
 
-def _parts(text: str) -> SplitResult | None:
+def _parts(text: str) -> "SplitResult | None":
+    # Here and not above: each command reads the tables of these keys, and few files have one.
+    from urllib.parse import urlsplit
+
     try:
         parts = urlsplit(text)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -79,7 +84,8 @@ def _run_address(text: str) -> str:
             "expected {run} in it, once", hint="like http://127.0.0.1:8080/runs/{run}"
         )
     address(text.replace("{run}", "x"))
-    if not urlsplit(text.replace("{run}", "x")).path.strip("/") or "{run}" in urlsplit(text).netloc:
+    asked, bare = _parts(text.replace("{run}", "x")), _parts(text)
+    if asked is None or not asked.path.strip("/") or bare is None or "{run}" in bare.netloc:
         raise InvalidName("expected {run} in the path", hint="like .../runs/{run}")
     return text
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 from routines.config.tree import Document, Mapping, Node, Scalar
 from routines.config.tree import Sequence as List
-from routines.errors import Problem
+from routines.errors import Problem, nearest
 
 _LONGEST_SHOWN = 40
 _NO_VALUE = "nothing"
@@ -49,5 +48,5 @@ def shown(text: str) -> str:
 def near(word: str, known: Sequence[str]) -> str | None:
     """Return the hint `did you mean 'x'?` if *word* is a slip of a known one."""
     by_folded = {name.casefold(): name for name in known}
-    close = get_close_matches(word.casefold(), list(by_folded), n=1)
-    return f"did you mean {by_folded[close[0]]!r}?" if close else None
+    close = nearest(word.casefold(), by_folded)
+    return f"did you mean {by_folded[close]!r}?" if close else None

@@ -6,10 +6,9 @@ Nothing here knows a zone: a match is a wall time, and `schedule` decides when a
 import re
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from difflib import get_close_matches
 
 from routines.domain.zones import WALL_EARLIEST, WALL_LATEST
-from routines.errors import InvalidSchedule
+from routines.errors import InvalidSchedule, nearest
 
 # No expression that a person writes comes near it; a list of 100 kB would cost a second to read.
 LONGEST_EXPRESSION = 256
@@ -287,10 +286,10 @@ def _alias(text: str) -> str:
     if word.startswith("@every"):
         span = text[len("@every") :].strip() or "30m"
         raise InvalidSchedule(f"{text!r} is no cron", hint=f"write `every: {span}`")
-    close = get_close_matches(word, ALIASES, n=1)
+    close = nearest(word, ALIASES)
     raise InvalidSchedule(
         f"there is no alias {text[:30]!r}",
-        hint=f"did you mean {close[0]!r}?" if close else f"there are {', '.join(ALIASES)}",
+        hint=f"did you mean {close!r}?" if close else f"there are {', '.join(ALIASES)}",
     )
 
 

@@ -8,12 +8,11 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from pkgutil import get_data
 from zoneinfo import ZoneInfo, available_timezones
 
-from routines.errors import InvalidZone
+from routines.errors import InvalidZone, nearest
 
 # What is asked about lies between these. A datetime ends at year 9999, and an offset or a look
 # into the neighbouring year must not run over the edge.
@@ -88,8 +87,8 @@ def _hint_for(key: str) -> str:
     cities = [name for lower, name in sorted(names.items()) if lower.endswith(f"/{wanted}")]
     if cities:
         return f"did you mean {cities[0]!r}?"
-    close = get_close_matches(wanted[:60], names, n=1, cutoff=0.75)
-    return f"did you mean {names[close[0]]!r}?" if close else _EXAMPLE
+    close = nearest(wanted[:60], names, cutoff=0.75)
+    return f"did you mean {names[close]!r}?" if close else _EXAMPLE
 
 
 def _hint_for_offset(sign: str, hours: str, minutes: str | None) -> str:

@@ -7,7 +7,7 @@ now; a reader need not know which.
 import os
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from routines.domain.alerting import Weight, weight
 from routines.domain.names import format_instant, parse_instant, shown_who
@@ -25,10 +25,12 @@ from routines.operations.life import (
     waits_for_lease,
 )
 from routines.store import files
-from routines.store.cancels import Cancel, CancelStore
 from routines.store.claims import ClaimStore
 from routines.store.cursors import Missed
 from routines.store.state import State as StateFolder
+
+if TYPE_CHECKING:
+    from routines.store.cancels import Cancel
 
 # Beyond this a count says "more than", as the engine's own.
 MOST_COUNTED = 1000
@@ -196,15 +198,18 @@ def as_it_stands(record: Record, *, state: StateFolder, claims: ClaimStore) -> E
     return replace(entry, detail="; ".join(part for part in (entry.detail, asked) if part))
 
 
-def asked_to_end(state: StateFolder, record: Record) -> Cancel | None:
+def asked_to_end(state: StateFolder, record: Record) -> "Cancel | None":
     """Return a cancel that was asked for and of which the record says nothing yet, or None."""
     if record.end is not None or record.newest(Event.CANCELLING) is not None:
         return None
+    # Here and not above: of most of what is listed nothing is under way.
+    from routines.store.cancels import CancelStore
+
     cancels = CancelStore(state)
     return cancels.pending(record.ref) or cancels.accepted(record.ref)
 
 
-def cancel_words(cancel: Cancel | None) -> str:
+def cancel_words(cancel: "Cancel | None") -> str:
     """Return that a cancel was asked for, by whom and why; empty if none was."""
     if cancel is None:
         return ""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from routines.domain.job import LEASE
 from routines.domain.outcome import State
 from routines.domain.record import Event, Owner, Record
 from routines.store.claims import ClaimStore
@@ -172,6 +171,9 @@ def waits_for_lease(claims: ClaimStore, record: Record) -> bool:
 
 def lease_words(record: Record) -> str:
     """Return what is known of a job that `waits_for_lease`."""
+    # Here and not above: `list` would pay for it where there is no job.
+    from routines.domain.job import LEASE
+
     pid = "?" if record.owner is None else record.owner.pid
     seconds = round(LEASE.total_seconds())
     return f"pid {pid}, which claimed it, is gone; taken back once its lease of {seconds} s lapses"

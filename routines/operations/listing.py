@@ -273,7 +273,8 @@ class _Lister:
         routine = self.workspace.routines.get(name)
         past = Past(self.state, name, now=self.now, known=routine)
         mine = [one for one in self.open if one.record.routine == name]
-        state, count, since = self._stands(name, routine, past, mine)
+        ahead = ahead_of(self.state, name, now=self.now)
+        state, count, since = self._stands(name, routine, past, mine, ahead)
         paused = self._held_by(name)
         still = state in ("broken", "paused", "disabled", "over", "by name", "no agent")
         # What runs or is stale is said first, and nothing comes after it all the same.
@@ -282,7 +283,6 @@ class _Lister:
         waits = None if still else due
         retrying = _retrying(mine) if state == "retrying" else None
         schedule, zone = self._schedule(name, routine)
-        ahead = ahead_of(self.state, name, now=self.now)
         ok, bad, part = past.week(self.share) if self.week else (None, None, False)
         return Row(
             name=name,
@@ -332,7 +332,7 @@ class _Lister:
         return None if ledger is None else ledger.turns
 
     def _stands(
-        self, name: str, routine: Routine | None, past: Past, mine: "list[Open]"
+        self, name: str, routine: Routine | None, past: Past, mine: "list[Open]", ahead: Ahead
     ) -> tuple[str, int | None, datetime | None]:
         """Return the word of its state, the number beside it, and since when."""
         under_way = _standing(mine, ("running", "lost", "unknown", "parked"))
@@ -364,7 +364,6 @@ class _Lister:
             return "silent", None, silent
         if routine.schedule is None:
             return "by name", None, None
-        ahead = ahead_of(self.state, name, now=self.now)
         to_come = ahead.next_after(routine.schedule, self.now)
         return ("over" if to_come is None else "armed"), None, None
 

@@ -14,12 +14,10 @@ from routines.domain.outcome import Reason, State
 from routines.domain.record import Record
 from routines.domain.routine import Routine
 from routines.domain.schedule import count_between, slots_between
-from routines.operations.busy import busy_in
 from routines.operations.life import Schedulers, state_word
 from routines.operations.refusing import refusal
 from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore, Standing
-from routines.store.places import PlaceStore
 from routines.store.state import State as StateFolder
 from routines.store.switches import Switch, SwitchStore
 
@@ -280,6 +278,9 @@ def session_busy(state: StateFolder | None, routine: Routine) -> str:
     """Return who holds the session that a slot of *routine* waits for; empty if nobody does."""
     if state is None or routine.session == "fresh":
         return ""
+    # Here and not above: most of what is listed waits for nothing.
+    from routines.operations.busy import busy_in
+
     busy = busy_in(state, routine.session_for(""))
     if busy is None:
         return ""
@@ -304,6 +305,9 @@ def group_busy(state: StateFolder | None, routine: Routine, groups: Mapping[str,
         return ""
     if group in groups:
         return f"a turn of the group {group} runs: {groups[group].ref}"
+    # Here and not above: likewise.
+    from routines.store.places import PlaceStore
+
     # It may be one whose file says something else by now, or nothing any more.
     return f"a turn of the group {group} runs" if PlaceStore(state).is_taken(group) else ""
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from routines.domain.names import day_name, safe_name
 from routines.domain.occurrence import (
@@ -20,8 +21,10 @@ from routines.domain.record import Record, fold
 from routines.errors import StoreError
 from routines.store import files, locks
 from routines.store.claim import Claim, fold_fd, occurrence_of
-from routines.store.claim_making import Draft, Maker
 from routines.store.state import State
+
+if TYPE_CHECKING:
+    from routines.store.claim_making import Draft, Maker
 
 # Two claims of one slot can't both be drafts for longer than a slow disk takes.
 ABANDONED_AFTER = timedelta(minutes=1)
@@ -57,11 +60,11 @@ class ClaimStore:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._maker = Maker(state)
+        self._maker: Maker | None = None
 
     # Making ---------------------------------------------------------------------------------
 
-    def take(self, draft: Draft, *, at: datetime) -> Claim | None:
+    def take(self, draft: "Draft", *, at: datetime) -> Claim | None:
         """Claim an occurrence: whole, locked and durable, or not at all.
 
         Returns:
@@ -77,12 +80,17 @@ class ClaimStore:
         return taken
 
     def take_many(
-        self, drafts: Sequence[Draft], *, at: datetime
+        self, drafts: "Sequence[Draft]", *, at: datetime
     ) -> list["Claim | StoreError | None"]:
         """Claim many occurrences with three rounds of syncs in all; results as `take` gives.
 
         A failure of one is its own result and no other's.
         """
+        if self._maker is None:
+            # Here and not above: what only reads the claims, as `list` does, makes none.
+            from routines.store.claim_making import Maker
+
+            self._maker = Maker(self._state)
         return self._maker.take_many(drafts, at=at)
 
     def sync(self, occurrence: Occurrence) -> None:

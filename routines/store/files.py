@@ -13,7 +13,6 @@ import errno
 import fcntl
 import getpass
 import os
-import secrets
 import stat
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -431,7 +430,7 @@ def write_all(fd: int, data: bytes) -> None:
 def draft_name(path: str) -> str:
     """Return a name beside *path* that is nothing to any reader."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name[:100]}.{os.getpid()}.{secrets.token_hex(4)}{_DRAFT}")
+    return os.path.join(folder, f".{name[:100]}.{os.getpid()}.{os.urandom(4).hex()}{_DRAFT}")
 
 
 def _write_draft(path: str, data: bytes, *, sync: bool, mode: int = _FILE_MODE) -> str:

@@ -8,7 +8,6 @@ free lock beside such a record is not free until nothing of that program lives.
 
 import os
 import re
-import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,7 +21,7 @@ _MARK = re.compile(r"ROUTINES_HELD_[0-9a-f]{32}", re.ASCII)
 
 def new_mark() -> str:
     """Return the name of a variable that no process has in its environment yet."""
-    return f"ROUTINES_HELD_{secrets.token_hex(16)}"
+    return f"ROUTINES_HELD_{os.urandom(16).hex()}"
 
 
 def is_mark(name: str) -> bool:

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import os
-import uuid
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from routines.store import files
 LAYOUT = 1
 # What is larger was not written here; it is neither read whole nor shown.
 _LARGEST_FORMAT = 4096
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _README = """\
 This folder is written by `routines` (https://pypi.org/project/agent-routines/).
@@ -80,6 +81,13 @@ class Format:
         return inode != self.inode or (same_boot and device != self.device)
 
 
+def _new_id() -> str:
+    # Here and not above: it costs each command two milliseconds, and is needed once.
+    import uuid
+
+    return str(uuid.uuid4())
+
+
 def decode_format(data: bytes, path: str) -> Format:
     """Return what `Format.encode` wrote.
 
@@ -97,10 +105,9 @@ def decode_format(data: bytes, path: str) -> Format:
             "`pip install -U agent-routines`",
             path=path,
         )
-    try:
-        workspace = str(uuid.UUID(found.get("workspace")))
-    except (ValueError, TypeError, AttributeError):
-        raise _damaged(path, "its `workspace` is no id") from None
+    workspace = found.get("workspace")
+    if not isinstance(workspace, str) or not _UUID.fullmatch(workspace):
+        raise _damaged(path, "its `workspace` is no id")
     boot = found.get("boot")
     if boot is not None and not isinstance(boot, str):
         raise _damaged(path, "its `boot` is no id")
@@ -287,7 +294,7 @@ def _open_or_make(path: str, boot: str | None) -> State:
             # Also when it is there: whoever made it may have died before this.
             files.sync_folder(os.path.dirname(path))
         found = os.stat(path)
-        fresh = Format(LAYOUT, str(uuid.uuid4()), found.st_ino, found.st_dev, boot)
+        fresh = Format(LAYOUT, _new_id(), found.st_ino, found.st_dev, boot)
         files.create(os.path.join(path, "README"), _README.encode())
         files.create(os.path.join(path, ".gitignore"), b"*\n")
         # Exclusive: of two that start at once, both use the id of the one that was first.
@@ -314,7 +321,7 @@ def adopt(path: str, *, boot: str | None, fork: bool) -> State:
     state = open_for_reading(path)
     check_place(state.path)
     found = os.stat(state.path)
-    workspace = str(uuid.uuid4()) if fork else state.workspace
+    workspace = _new_id() if fork else state.workspace
     renewed = Format(LAYOUT, workspace, found.st_ino, found.st_dev, boot)
     try:
         files.replace(state.at("format"), renewed.encode())
