@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from routines.domain.decoding import UNREADABLE, text, text_or_none, whole
 from routines.domain.names import format_instant, parse_instant, routine_of
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import LONGEST_DETAIL, Outcome, Reason, State, Trigger, one_line
@@ -30,6 +31,8 @@ class Event(StrEnum):
     OUTCOME = "outcome"
 
 
+# Larger is none that a kernel gives, and breaks the calls that ask about one.
+_LARGEST_PID = 2**31 - 1
 _UNDER_WAY = frozenset([Event.STARTED.value, Event.RUN.value, Event.CANCELLING.value])
 _PUT_OFF = frozenset([Event.RETRY.value, Event.PARKED.value])
 
@@ -70,14 +73,14 @@ class Owner:
         """Return the owner that `to_json` wrote; None if *data* is something else."""
         try:
             return cls(
-                host=data["host"],
-                boot=data["boot"],
-                pid=int(data["pid"]),
-                start=data["start"],
-                pidns=data["pidns"],
-                user=str(data["user"]),
+                host=text_or_none(data["host"]),
+                boot=text_or_none(data["boot"]),
+                pid=whole(data["pid"], 1, _LARGEST_PID),
+                start=text_or_none(data["start"]),
+                pidns=text_or_none(data["pidns"]),
+                user=text(data["user"]),
             )
-        except (TypeError, KeyError, ValueError):
+        except UNREADABLE:
             return None
 
 

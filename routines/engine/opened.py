@@ -7,14 +7,16 @@ the session, as the agent of a killed turn does (T2, T3).
 
 import logging
 from collections.abc import Mapping
+from datetime import timedelta
 
 from routines.agents.trees import Tree, end_tree
 from routines.domain.clock import Clock
 from routines.domain.recovery import PRESUMED_AFTER, is_elsewhere, owner_is_this_boot
 from routines.engine import host
 from routines.errors import StoreError
+from routines.store import files
 from routines.store.opened import Opened, is_mark, new_mark
-from routines.store.sessions import Lease, SessionStore
+from routines.store.sessions import Lease, SessionStore, ledger_path
 from routines.store.state import State
 
 log = logging.getLogger("routines")
@@ -63,7 +65,7 @@ def end_opened(state: State, session: str, *, clock: Clock) -> None:
 def _end(state: State, lease: Lease, opened: Opened, clock: Clock) -> None:
     ledger = lease.ledger
     if is_elsewhere(opened.owner, host.here()):
-        if clock.now() - opened.at < PRESUMED_AFTER:
+        if _silent_for(state, lease.session, opened, clock) < PRESUMED_AFTER:
             return
         # A free lock proves nothing about a process that another kernel knows.
         why = f"{ledger.held_by} was presumed dead on another host"
@@ -76,6 +78,20 @@ def _end(state: State, lease: Lease, opened: Opened, clock: Clock) -> None:
         )
     log.warning("opened-ended", extra={"session": lease.session, "held_by": ledger.held_by})
     lease.write(ledger.with_(held_by=None, opened=None))
+
+
+def _silent_for(state: State, session: str, opened: Opened, clock: Clock) -> timedelta:
+    """Return for how long nothing was heard of who opened a program on another host.
+
+    Where its clock is ahead of ours, or its record was edited, its own word would keep the session
+    for as long as it says. Then it goes by when the ledger was written, as for a claim.
+    """
+    now = clock.now()
+    if opened.at <= now:
+        return now - opened.at
+    path = ledger_path(state, session)
+    written, server = files.modified_at(path), files.server_now(path)
+    return timedelta(0) if written is None or server is None else server - written
 
 
 def _tree(state: State, opened: Opened) -> Tree:

@@ -96,7 +96,7 @@ class Recoverer:
         """
         result = Recovered([], [])
         entries = self._claims.open_entries()
-        server_now = self._server_now() if entries else None
+        server_now = files.server_now(self._state.at("open", "clock")) if entries else None
         for entry in entries:
             try:
                 self._recover_one(entry, server_now, result, keep_unstarted=keep_unstarted)
@@ -113,7 +113,8 @@ class Recoverer:
         for entry in self._claims.open_entries():
             if entry.claim_path == claim_path:
                 found = Recovered([], [])
-                self._recover_one(entry, self._server_now(), found, keep_unstarted=False)
+                server_now = files.server_now(self._state.at("open", "clock"))
+                self._recover_one(entry, server_now, found, keep_unstarted=False)
                 for record in found.settled:
                     self._on_settled(record)
 
@@ -378,19 +379,6 @@ class Recoverer:
             return timedelta(0)
         touched = datetime.fromtimestamp(os.fstat(claim.fd).st_mtime, UTC)
         return max(server_now - touched, timedelta(0))
-
-    def _server_now(self) -> datetime | None:
-        """Return the present by the clock that sets modification times; None if it can't be had."""
-        probe = files.draft_name(self._state.at("open", "clock"))
-        try:
-            fd = files.open_new(probe)
-        except OSError:
-            return None
-        try:
-            return datetime.fromtimestamp(os.fstat(fd).st_mtime, UTC)
-        finally:
-            files.close(fd)
-            files.remove(probe)
 
 
 def _reruns_allowed(record: Record) -> int:

@@ -15,7 +15,7 @@ import getpass
 import os
 import stat
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from routines.errors import NotDurable, StateForeign, StoreBusy, StoreError
@@ -383,6 +383,32 @@ def sweep_drafts(root: str, *, skip: Collection[str], before: datetime) -> int:
             if name.startswith(".") and name.endswith(_DRAFT) and _is_older(path, before):
                 removed += remove(path)
     return removed
+
+
+def server_now(near: str) -> datetime | None:
+    """Return the present by the clock that sets modification times; None if it can't be had.
+
+    Args:
+        near: A path in the folder where a probe is made, and removed again.
+    """
+    probe = draft_name(near)
+    try:
+        fd = open_new(probe)
+    except OSError:
+        return None
+    try:
+        return datetime.fromtimestamp(os.fstat(fd).st_mtime, UTC)
+    finally:
+        close(fd)
+        remove(probe)
+
+
+def modified_at(path: str) -> datetime | None:
+    """Return when *path* was last written, by that clock; None if it can't be told."""
+    try:
+        return datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+    except (OSError, ValueError, OverflowError):
+        return None
 
 
 def _is_older(path: str, before: datetime) -> bool:

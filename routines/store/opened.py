@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from routines.domain.names import format_instant, parse_instant
+from routines.domain.decoding import instant
+from routines.domain.names import format_instant
 from routines.domain.record import Owner
 
 # One variable for each: a program that is opened within another one is part of both.
@@ -67,4 +68,4 @@ class Opened:
         owner = Owner.from_json(data["owner"])
         if owner is None or not is_mark(data["mark"]):
             raise ValueError("no record of a program")
-        return cls(mark=data["mark"], owner=owner, at=parse_instant(data["at"]))
+        return cls(mark=data["mark"], owner=owner, at=instant(data["at"]))

@@ -9,6 +9,7 @@ is one beside the record of a program that was opened under the lease, until tha
 
 import contextlib
 import json
+import math
 import os
 import re
 import unicodedata
@@ -18,7 +19,8 @@ from datetime import datetime
 from typing import Any
 
 from routines.domain.clock import Clock
-from routines.domain.names import format_instant, key_of, parse_instant
+from routines.domain.decoding import UNREADABLE, instant_or_none, text, text_or_none, whole
+from routines.domain.names import format_instant, key_of
 from routines.errors import StoreError
 from routines.store import files, locks
 from routines.store.opened import Opened
@@ -29,6 +31,10 @@ _PATIENCE_S = 0.2
 _STEP_S = 0.02
 # How far a ledger that was lost had come, as far as it can still be told.
 _EPOCH = re.compile(rb'"epoch": ?([0-9]{1,9})\b')
+_MOST_EPOCHS = 999_999_999
+# A name that no file system takes is refused with an error that says nothing of the ledger.
+_LONGEST_NAME = 255
+_DEEPEST_CLAIM = 8
 _TRANSCRIPT = re.compile(r"[0-9a-f]+\.([0-9]{1,9})\.jsonl", re.ASCII)
 # What waits for another try, for its predecessor or for a person keeps no session meanwhile.
 _PUT_OFF = (b'{"event":"retry"', b'{"event":"parked"', b'{"event":"buffered"')
@@ -121,30 +127,51 @@ def decode_ledger(data: bytes) -> Ledger | None:
     """Return the ledger that `Ledger.encode` wrote, or None if *data* is something else."""
     try:
         found = json.loads(data)
+        tokens = found["tokens_total"]
         return Ledger(
-            session=str(found["session"]),
-            agent=found["agent"],
-            epoch=int(found["epoch"]),
-            epoch_reason=str(found["epoch_reason"]),
-            native_session=found["native_session"],
-            minted_by=found["minted_by"],
-            first_turn_begun=_instant(found["first_turn_begun"]),
-            turns=int(found["turns"]),
-            epoch_turns=int(found["epoch_turns"]),
-            usd_total=found["usd_total"],
-            tokens_total=found["tokens_total"],
-            claim=found["claim"],
-            held_by=found["held_by"],
+            session=text(found["session"]),
+            agent=text_or_none(found["agent"]),
+            epoch=whole(found["epoch"], 1, _MOST_EPOCHS),
+            epoch_reason=text(found["epoch_reason"]),
+            native_session=text_or_none(found["native_session"]),
+            minted_by=text_or_none(found["minted_by"]),
+            first_turn_begun=instant_or_none(found["first_turn_begun"]),
+            turns=whole(found["turns"]),
+            epoch_turns=whole(found["epoch_turns"]),
+            usd_total=_amount(found["usd_total"]),
+            tokens_total=None if tokens is None else whole(tokens),
+            claim=_claim(found["claim"]),
+            held_by=text_or_none(found["held_by"]),
             opened=Opened.from_json(found.get("opened")),
-            last_at=_instant(found["last_at"]),
-            salt=str(found.get("salt", "")),
+            last_at=instant_or_none(found["last_at"]),
+            salt=text(found.get("salt", "")),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except UNREADABLE:
         return None
 
 
-def _instant(value: str | None) -> datetime | None:
-    return None if value is None else parse_instant(value)
+def _amount(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("no amount")
+    return value
+
+
+def _claim(value: Any) -> str | None:
+    """Return the path of a claim below the state folder, as `stamp` was given it; or None.
+
+    Whatever else is named there is never opened: it may lie outside of the folder.
+    """
+    if value is None:
+        return None
+    parts = text(value).split("/")
+    odd = not value.isprintable() or any(len(one.encode()) > _LONGEST_NAME for one in parts)
+    if odd or len(parts) > _DEEPEST_CLAIM or not {"", ".", ".."}.isdisjoint(parts):
+        raise ValueError("no path of a claim")
+    if parts[0] != "claims" or not value.endswith(".jsonl"):
+        raise ValueError("no path of a claim")
+    return str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +246,11 @@ class Lease:
         """Remove the session, lock file last, while it is held: for a fresh one that has ended."""
         with contextlib.suppress(OSError):
             files.remove(ledger_path(self._state, self.session))
-            for epoch in range(1, self.ledger.epoch + 1):
-                files.remove(transcript_path(self._state, self.session, epoch))
-                files.remove(native_path(self._state, self.session, epoch))
+            folder, name = os.path.split(ledger_path(self._state, self.session))
+            beside = re.compile(rf"{name.removesuffix('.json')}\.[0-9]+\.(jsonl|native)", re.ASCII)
+            # Those that are there, and not each up to the epoch: a ledger may name any number.
+            for one in filter(beside.fullmatch, files.names(folder)):
+                files.remove(os.path.join(folder, one))
             files.remove(lock_path(self._state, self.session))
 
 
@@ -249,6 +278,13 @@ def transcript_path(state: State, session: str, epoch: int) -> str:
 def native_path(state: State, session: str, epoch: int) -> str:
     """Return the absolute path at which an agent program may keep one epoch of its own."""
     return ledger_path(state, session).removesuffix(".json") + f".{epoch}.native"
+
+
+def _ledger_of(session: str, data: bytes) -> Ledger | None:
+    """Return the ledger in *data* if it is that of *session*: it is written where its name says."""
+    ledger = decode_ledger(data)
+    same = ledger is not None and session_key(ledger.session) == session_key(session)
+    return ledger if same else None
 
 
 class SessionStore:
@@ -365,7 +401,7 @@ class SessionStore:
         epochs += [int(found[1]) for name in beside if (found := _TRANSCRIPT.fullmatch(name))]
         return Ledger(
             session=session,
-            epoch=max(epochs) + 1,
+            epoch=min(max(epochs) + 1, _MOST_EPOCHS),
             epoch_reason=f"its ledger could not be read and is kept as {lost[-1]}",
             salt=os.urandom(4).hex(),
         )
@@ -403,7 +439,7 @@ class SessionStore:
         data = files.read(path)
         if data is None:
             return None
-        ledger = decode_ledger(data)
+        ledger = _ledger_of(session, data)
         if ledger is None:
             files.set_aside(path)
         return ledger
@@ -411,7 +447,7 @@ class SessionStore:
     def peek(self, session: str) -> Ledger | None:
         """Return what is known of *session*, changing nothing."""
         data = files.read(ledger_path(self._state, session))
-        return None if data is None else decode_ledger(data)
+        return None if data is None else _ledger_of(session, data)
 
     def all(self) -> Iterator[Ledger]:
         """Yield every session's ledger; those that can't be read are passed over."""
@@ -420,5 +456,5 @@ class SessionStore:
                 if name.endswith(".json"):
                     data = files.read(self._state.at("sessions", shard, name))
                     ledger = None if data is None else decode_ledger(data)
-                    if ledger is not None:
+                    if ledger is not None and f"{session_key(ledger.session)}.json" == name:
                         yield ledger

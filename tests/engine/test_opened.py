@@ -12,10 +12,10 @@ from routines.engine import host
 from routines.engine.opened import end_opened, marks_around, may_live, to_be_opened
 from routines.errors import SessionBusyError, StoreError
 from routines.operations.jobs import Jobs
-from routines.store.sessions import Lease, SessionStore
+from routines.store.sessions import Lease, SessionStore, ledger_path
 from routines.store.state import adopt, open_for_writing
 from tests.engine.stage import MINUTE, SECOND, at, eventually, once, routine
-from tests.engine.test_recovering import ELSEWHERE, leave_claim, look, owner
+from tests.engine.test_recovering import ELSEWHERE, age, leave_claim, look, owner
 
 SESSION = "routine:digest"
 # Deaf: it ends by KILL, and only once the time of the fake clock has passed for that.
@@ -152,6 +152,17 @@ async def test_what_was_opened_on_another_host_is_presumed_dead_after_10_minutes
     assert ledger.epoch_reason == (
         "ana@studio (session open: claude) was presumed dead on another host"
     )
+
+
+async def test_what_another_host_says_to_have_opened_in_time_to_come_counts_from_its_writing(stage):
+    leave(stage, owner=ELSEWHERE, at=at("08:00") + 73 * 365 * 24 * 60 * MINUTE)
+    end_opened(stage.state, SESSION, clock=stage.clock)
+    assert stage.sessions.peek(SESSION).opened is not None
+
+    age(ledger_path(stage.state, SESSION), 11)
+    end_opened(stage.state, SESSION, clock=stage.clock)
+    ledger = stage.sessions.peek(SESSION)
+    assert (ledger.opened, ledger.epoch) == (None, 2)
 
 
 async def test_what_was_opened_before_this_host_was_started_again_is_dead(

@@ -16,6 +16,7 @@ from routines.store.claims import ClaimStore
 from routines.store.sessions import (
     Busy,
     Lease,
+    Ledger,
     SessionStore,
     ledger_path,
     lock_path,
@@ -280,6 +281,101 @@ def test_a_ledger_that_can_not_be_read_is_kept_aside_by_the_holder_alone(
     assert (again.ledger.epoch, again.ledger.turns) == (2, 0)
     assert Path(f"{place}.corrupt").read_text() == content
     again.let_go()
+
+
+# Every one is JSON, as far as Python reads it.
+HOSTILE = ["1e400", "-1e400", "NaN", "true", "{}", "[]", "1" * 5000, '"\\ud800"']
+HOSTILE += ["[" * 10_000 + "]" * 10_000]
+FIELDS = [one for one in Ledger.__slots__ if one not in ("claim", "opened")]
+
+
+def edited(sessions: SessionStore, state: State, at: str, value: str) -> bytes:
+    """Put *value* for a dotted key into the ledger of a session; return its bytes."""
+    lease = lease_of(sessions)
+    lease.stamp(None, held_by="ana@studio", opened=opened())
+    lease.let_go()
+    path = Path(ledger_path(state, SESSION))
+    inner = found = json.loads(path.read_text())
+    *above, last = at.split(".")
+    for key in above:
+        inner = inner[key]
+    inner[last] = "HERE"
+    path.write_text(json.dumps(found).replace('"HERE"', value))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: value[:9])
+@pytest.mark.parametrize("at", [*FIELDS, "claim", "opened", "opened.owner", "opened.owner.pid"])
+def test_a_ledger_edited_into_nonsense_is_one_that_can_not_be_read(
+    sessions: SessionStore, state: State, at: str, value: str
+) -> None:
+    content = edited(sessions, state, at, value)
+    assert list(sessions.all()) == []
+    assert sessions.is_busy(SESSION) is None
+    lease = lease_of(sessions)
+    lease.stamp(None, held_by="ana@studio")
+    lease.let_go()
+    assert Path(f"{ledger_path(state, SESSION)}.corrupt").read_bytes() == content
+    assert lease_of(sessions).ledger.epoch == 2
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "claims/../../../../etc/passwd",
+        "claims/daily/../../../secret.jsonl",
+        "/etc/passwd",
+        "claims//etc/x.jsonl",
+        "sessions/x.jsonl",
+        f"claims/daily/{'x' * 300}.jsonl",
+        "claims/" + "x/" * 3000 + "x.jsonl",
+        "claims/x\0.jsonl",
+        "",
+        5,
+    ],
+)
+def test_a_stamp_that_names_no_claim_keeps_no_session_and_is_never_followed(
+    sessions: SessionStore, state: State, claim: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edited(sessions, state, "claim", json.dumps(claim))
+    read, seen = files.read, []
+    monkeypatch.setattr(files, "read", lambda path: seen.append(path) or read(path))
+    assert sessions.is_busy(SESSION) is None
+    lease_of(sessions).let_go()
+    inside = state.at("sessions") + "/"
+    assert seen
+    assert all(one.startswith(inside) and ".." not in one for one in seen)
+
+
+@pytest.mark.parametrize("year", ["0001", "9999"])
+def test_an_instant_that_no_zone_can_show_makes_no_ledger(
+    sessions: SessionStore, state: State, year: str
+) -> None:
+    for at in ("last_at", "opened.at"):
+        edited(sessions, state, at, f'"{year}-01-01T00:00:00Z"')
+        assert sessions.peek(SESSION) is None
+
+
+def test_a_ledger_in_the_place_of_another_session_is_none(
+    sessions: SessionStore, state: State
+) -> None:
+    edited(sessions, state, "session", '"routine:other"')
+    assert list(sessions.all()) == []
+    assert sessions.peek(SESSION) is None
+    lease_of(sessions).let_go()
+    assert not Path(ledger_path(state, "routine:other")).exists()
+
+
+def test_a_fresh_session_is_forgotten_at_once_whatever_its_epoch_says(
+    sessions: SessionStore, state: State
+) -> None:
+    lease = lease_of(sessions)
+    lease.write(lease.ledger.with_(epoch=999_999_999))
+    Path(transcript_path(state, SESSION, 7)).write_text("")
+    folder = Path(ledger_path(state, SESSION)).parent
+    lease.forget()
+    lease.let_go()
+    assert list(folder.iterdir()) == []
 
 
 def test_a_session_whose_ledger_was_lost_meets_none_of_its_earlier_conversations(
