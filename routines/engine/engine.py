@@ -121,17 +121,18 @@ class Engine(Lifecycle):
         return (await self.tick_through(names)).records
 
     async def tick_through(self, names: Iterable[str] | None = None) -> Ticked:
-        """Do what `tick` does; return also what the store refused, and what is locked elsewhere."""
+        """Do what `tick` does; return also what waits, is locked, or was refused by the store."""
         self._check_usable()
         chosen = None if names is None else list(names)
         until, patience = self._clock.now(), self._clock.awake() + PATIENCE_S
-        ticked = Ticked([], {})
+        ticked = Ticked()
         while True:
             # What was busy at the last pass may be on the agenda for later.
             self._agenda.hurry()
             done = await self._pass(chosen, until=until)
             ticked.records.extend(done.settled)
             ticked.refused.update(done.troubles | done.faults)
+            ticked.waiting.update(done.held_back)
             turns = [self._in_flight[ready.claim.record.ref].done for ready in done.ready]
             left = [self._see_claim_through(path, takes_place=True) for path in done.unstarted]
             ticked.records.extend(await asyncio.gather(*turns, *left))
@@ -144,6 +145,12 @@ class Engine(Lifecycle):
             if not done.busy or self._clock.awake() >= patience:
                 # Left out, what is owed and locked would pass for nothing due.
                 ticked.refused.update(done.busy)
+                ticked.waiting.update({name: name for name in done.waiting})
+                for record in filter(None, ticked.records):
+                    # What waited for one of our own turns has had its own since.
+                    wakeup = record.claim.get("wakeup")
+                    ticked.waiting.pop(record.ref, None)
+                    ticked.waiting.pop(wakeup["id"] if isinstance(wakeup, dict) else "", None)
                 return ticked
             # Another process looks at one of them this moment.
             await self._clock.wait(_AGAIN_S, asyncio.Event())

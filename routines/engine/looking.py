@@ -497,6 +497,7 @@ class Looker:
         done.ready += woken.ready
         done.settled += woken.settled
         done.troubles |= woken.troubles
+        done.held_back |= woken.held_back
         self._wakeup_waits = woken.waiting
         if woken.unstarted:
             self.taking_up.unstarted.look_soon()

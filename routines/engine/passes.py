@@ -19,6 +19,7 @@ class Pass:
         settled: Records that ended without a turn.
         missed: Counted records that were made.
         waiting: Routines that are due and wait, with why.
+        held_back: Claims of before and wake-ups that are due and wait, with their routine.
         unstarted: Paths of claims that were made and have to wait: for their predecessor, or for
             their session after all.
         faults: Routines that the store refused.
@@ -34,6 +35,7 @@ class Pass:
     settled: list[Record] = field(default_factory=list)
     missed: list[Missed] = field(default_factory=list)
     waiting: dict[str, str] = field(default_factory=dict)
+    held_back: dict[str, str | None] = field(default_factory=dict)
     unstarted: list[str] = field(default_factory=list)
     faults: dict[str, RoutinesError] = field(default_factory=dict)
     troubles: dict[str, RoutinesError] = field(default_factory=dict)
@@ -53,10 +55,12 @@ class Ticked:
             else was settled.
         refused: What the store refused, and routines whose lock another process kept; by routine,
             wake-up, job or claim.
+        waiting: What is due and could not start: routines, claims and wake-ups, with their routine.
     """
 
-    records: list[Record | None]
-    refused: dict[str, RoutinesError]
+    records: list[Record | None] = field(default_factory=list)
+    refused: dict[str, RoutinesError] = field(default_factory=dict)
+    waiting: dict[str, str | None] = field(default_factory=dict)
 
 
 def trouble(error: Exception) -> RoutinesError:

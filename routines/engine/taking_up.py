@@ -181,7 +181,7 @@ class TakingUp:
             return
         if record.last == Event.BUFFERED.value and self._overlaps.predecessor(record) is not None:
             claim.let_go()
-            self.unstarted.look_soon()
+            self._hold_back(record, done)
             return
         try:
             decided = self._cancelled(record) or self._work_again(
@@ -210,9 +210,13 @@ class TakingUp:
             room = self._needs.group_for(decided)
         ready = self._needs.take_up(claim, decided, room, now=now)
         if ready is None:
-            self.unstarted.look_soon()
+            self._hold_back(record, done)
         else:
             done.ready.append(ready)
+
+    def _hold_back(self, record: Record, done: Pass) -> None:
+        done.held_back[record.ref] = record.routine
+        self.unstarted.look_soon()
 
     def _cancelled(self, record: Record) -> Verdict | None:
         """Take up a cancel of a claim that waits: it needs no session to be settled (L17)."""

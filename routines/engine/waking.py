@@ -41,7 +41,8 @@ class Woken:
     Attributes:
         ready: Turns to be started.
         settled: Records that ended without a turn.
-        deferred: Those whose session is busy, put off.
+        held_back: Those that are due and wait, with their routine: for their session (put off), a
+            place, or an answer.
         unstarted: Paths of claims that were made and have to wait for their session after all.
         waiting: Whether one is left due, for it has no place, or no answer yet.
         troubles: Those that could not be fired, with why.
@@ -49,7 +50,7 @@ class Woken:
 
     ready: list[Ready] = field(default_factory=list)
     settled: list[Record] = field(default_factory=list)
-    deferred: list[str] = field(default_factory=list)
+    held_back: dict[str, str | None] = field(default_factory=dict)
     unstarted: list[str] = field(default_factory=list)
     waiting: bool = False
     troubles: dict[str, RoutinesError] = field(default_factory=dict)
@@ -125,6 +126,7 @@ class Waker:
             said = self._authorizer.firing(wakeup, due.instant)
             if said is None:
                 # It is being asked, or gave no answer and is asked again: it stays pending.
+                woken.held_back[wakeup.id] = routine_of(wakeup.session)
                 woken.waiting = True
                 return
             decision, at = said
@@ -155,7 +157,7 @@ class Waker:
         self._firings.defer(
             wakeup.session, wakeup.id, due.instant, until=answer.until, claims=self._claims, at=now
         )
-        woken.deferred.append(wakeup.id)
+        woken.held_back[wakeup.id] = routine_of(wakeup.session)
         log.info("deferred", extra={"wakeup": wakeup.id, "session": wakeup.session})
 
     def _skip(
@@ -199,6 +201,7 @@ class Waker:
             return
         room = self._needs.room_for(work)
         if not isinstance(room, Room):
+            woken.held_back[wakeup.id] = routine_of(wakeup.session)
             woken.waiting = True
             return
         try:

@@ -105,12 +105,15 @@ class TickResult:
             state.
         exit_code: 0 if all that it claimed completed, or nothing was due; 1 with any
             error.
+        waiting: How many routines, claims and wake-ups are due and could not start: they wait for
+            their session, their group, a place, or an older slot.
         errors: What is owed and could not be dealt with, one for each kind of refusal.
     """
 
     counts: dict[str, int]
     exit_code: int
     errors: tuple[RoutinesError, ...] = ()
+    waiting: int = 0
 
 
 class Companion(Protocol):
@@ -508,7 +511,8 @@ def tick(context: Context, names: list[str]) -> TickResult:
                 hint=_WHY_NOT_STARTED.format(state=context.root.state),
             )
         )
-    return TickResult(dict(counts), 1 if failed or errors else 0, tuple(errors))
+    waiting = sum(routine not in others for routine in ticked.waiting.values())
+    return TickResult(dict(counts), 1 if failed or errors else 0, tuple(errors), waiting)
 
 
 def _told(refused: Mapping[str, RoutinesError]) -> list[RoutinesError]:

@@ -407,3 +407,24 @@ async def test_tick_says_nothing_of_a_locked_routine_that_owes_nothing(stage):
     with stage.cursors.section("digest", patience=0):
         async with stage.engine(digest(), is_scheduler=False).opened() as engine:
             assert (await engine.tick_through()).refused == {}
+
+
+async def test_tick_counts_what_was_claimed_before_and_still_waits_until_it_runs(stage):
+    leave_claim(stage)
+    async with stage.engine(digest(), is_scheduler=False).opened() as engine:
+        async with engine.hold("routine:digest", who="ana's shell"):
+            ticked = await engine.tick_through()
+            assert (list(ticked.waiting.values()), ticked.records) == (["digest"], [])
+        await stage.clock.advance(2 * SECOND)
+        ticked = await engine.tick_through()
+    assert (ticked.waiting, [one.outcome for one in ticked.records]) == ({}, ["completed"])
+
+
+async def test_tick_does_not_count_what_waited_for_one_of_its_own_turns(stage):
+    known = [routine(name, every(5), exclusive="g") for name in ("digest", "other")]
+    await seen_by_a_scheduler(stage, *known)
+    stage.clock.set(at("08:05:01"))
+    async with stage.engine(*known, is_scheduler=False).opened() as engine:
+        ticked = await engine.tick_through()
+    assert ticked.waiting == {}
+    assert [one.outcome for one in ticked.records] == ["completed"] * 2

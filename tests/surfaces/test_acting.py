@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -21,6 +22,7 @@ from routines.store.cancels import CancelStore
 from routines.store.claim import Claim
 from routines.store.claims import ClaimStore
 from routines.store.cursors import CursorStore
+from routines.store.places import PlaceStore
 from routines.store.sessions import SessionStore
 from routines.store.wake_firings import FiringStore
 from routines.store.wakeups import WakeupStore
@@ -164,6 +166,43 @@ def test_fire_of_a_slot_that_waited_says_how_it_ended(echo):
 def test_tick_says_when_nothing_was_due(echo):
     assert echo.ask("tick").out == "nothing was due\n"
     assert json.loads(echo.ask("tick", "--json").out) == {}
+
+
+def taken_session(ws: World) -> Callable[[], None]:
+    lease = SessionStore(ws.state).take("named:shop", clock=ws.clock)
+    return lease.let_go
+
+
+def taken_group(ws: World) -> Callable[[], None]:
+    return PlaceStore(ws.state).take(places=None, group="g").let_go
+
+
+def taken_place(ws: World) -> Callable[[], None]:
+    return PlaceStore(ws.state).take(places=1, group=None).let_go
+
+
+def older_slot(ws: World) -> Callable[[], None]:
+    return ws.started(ws.claim("daily", berlin("2026-11-28 09:00"), trigger="catch-up")).let_go
+
+
+@pytest.mark.parametrize(
+    ("more", "takes"),
+    [
+        ("session: named:shop\n", taken_session),
+        ("exclusive: g\n", taken_group),
+        ("", taken_place),
+        ("catch_up: all\n", older_slot),
+    ],
+)
+def test_tick_says_what_is_due_and_waits(echo, more, takes):
+    echo.settings("tz: Europe/Berlin\nagent: echo\nconcurrency: 1\n")
+    echo.cron("daily", "0 9 * * *", more, since=berlin("2026-11-28 12:00"))
+    let_go = takes(echo)
+
+    answer = echo.ask("tick")
+    assert (answer.code, answer.out, answer.err) == (0, "1 waits\n", "")
+    assert json.loads(echo.ask("tick", "--json").out) == {"waiting": 1}
+    let_go()
 
 
 def test_tick_says_that_another_process_keeps_the_lock_of_what_is_owed(echo, monkeypatch):

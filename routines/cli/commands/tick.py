@@ -11,17 +11,21 @@ from routines.cli.call import command as make
 def command(call: Call, *, names: tuple[str, ...]) -> int:
     """Run what is due, wait for it and print the counts; safe beside a scheduler.
 
-    What falls due meanwhile is left to the next. Exit code: 0 if all that it claimed completed, or
-    nothing was due; 1 also if the store refused something that is owed.
+    What falls due meanwhile is left to the next, and what waits for its session or a place is
+    counted. Exit code: 0 if all that it claimed completed, or nothing was due; 1 also if the store
+    refused something that is owed.
     """
     from routines.operations import running
 
     result = running.tick(call.context, list(names))
     if call.json:
         told = [("error", one.as_json()) for one in result.errors[:1]]
-        call.answer({**result.counts, **dict(told)})
+        waiting = {"waiting": result.waiting} if result.waiting else {}
+        call.answer({**result.counts, **waiting, **dict(told)})
     else:
         words = [f"{count} {word}" for word, count in result.counts.items() if count]
+        if result.waiting:
+            words.append(f"{result.waiting} {'waits' if result.waiting == 1 else 'wait'}")
         nothing = "" if result.errors else "nothing was due"
         call.print(filter(None, [", ".join(words) or nothing]))
         for error in result.errors:
