@@ -7,7 +7,7 @@ from routines.domain.clock import Clock
 from routines.domain.names import instant_name
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Outcome, Reason, Trigger
-from routines.domain.record import Owner
+from routines.domain.record import Owner, Record
 from routines.engine.claim_lines import claim_line
 from routines.engine.definitions import Definitions
 from routines.engine.needs import Needs, Ready
@@ -102,6 +102,23 @@ class ByHand:
         except BaseException:
             room.let_go()
             raise
+
+    def drop(self, ready: Ready) -> Record:
+        """Settle a run that was taken and not begun, since whoever asked for it went away.
+
+        Raises:
+            StoreError: It could not be written; whoever looks next settles it likewise.
+        """
+        try:
+            return ready.claim.settle(
+                Outcome.FAILED,
+                Reason.NOT_STARTED,
+                "whoever asked for it was cancelled before it started",
+                at=self._clock.now(),
+                settled_by=self._owner.user,
+            )
+        finally:
+            ready.let_go()
 
     def _plan(self, asked: Asked) -> tuple[Occurrence, str, Work]:
         routine = self._definitions.current(asked.name)

@@ -10,6 +10,7 @@ files.
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -24,6 +25,7 @@ from routines.engine.delivered import PATIENCE_S, Delivery
 from routines.engine.lifecycle import Lifecycle
 from routines.engine.looking import LOOK_EVERY
 from routines.engine.managing import Wakeups
+from routines.engine.needs import Ready
 from routines.engine.off_loop import in_thread
 from routines.engine.passes import Pass, Ticked
 from routines.engine.pausing import Pausing
@@ -32,7 +34,7 @@ from routines.engine.running import Running, turn_of_caller
 from routines.engine.seeing_through import Seen
 from routines.engine.tools import WakeTools
 from routines.errors import EngineMisuse, SessionBusyError, StoreBusy, StoreError, UnknownRoutine
-from routines.store.sessions import Lease
+from routines.store.sessions import Busy, Lease
 
 # So soon what another process looks at this moment is looked at again.
 _AGAIN_S = 0.2
@@ -168,7 +170,12 @@ class Engine(Lifecycle):
         patience = await self._off(self._looker.seeing_through.patience, path)
         until = self._clock.awake() + patience.total_seconds()
         while True:
-            seen = await self._off(self._see_to, path, takes_place)
+            seen = await self._off(
+                self._see_to,
+                path,
+                takes_place,
+                abandoned=lambda left: self._abandon(_ready_of(left), left.settled),
+            )
             for settled in seen.settled:
                 self._settled(settled)
             if seen.ready is not None:
@@ -197,6 +204,10 @@ class Engine(Lifecycle):
 
         It disregards schedule and `enabled`, uses up no slot, and obeys the session's lease.
 
+        Cancelled while it is awaited (`asyncio.timeout`, say): a turn that has begun goes on to
+        its end, and its record is in the history; one that has not is never begun, and what was
+        claimed for it already is `failed: not-started`.
+
         Args:
             name: The routine.
             append: Text put after its prompt.
@@ -222,6 +233,9 @@ class Engine(Lifecycle):
         Delivered twice it runs once. A slot that has to wait for an earlier turn of its routine
         (`buffer-one`, `supersede`) is claimed and seen through: until that turn has ended and its
         own has, for at most twice the routine's `timeout` and a few minutes.
+
+        Cancelled while it is awaited: a turn that has begun goes on, and a slot that was claimed
+        and has not begun is owed. Deliver it again.
 
         Args:
             name: The routine.
@@ -255,16 +269,31 @@ class Engine(Lifecycle):
         while True:
             done = Pass()
             try:
-                delivery: Delivery = await self._off(self._deliver, name, slot, done)
+                delivery: Delivery = await self._off(
+                    self._deliver,
+                    name,
+                    slot,
+                    done,
+                    abandoned=functools.partial(self._abandon_delivery, done),
+                )
             except StoreBusy:
+                self._settled_all(done)
                 if self._clock.awake() >= until:
                     raise
+            except Exception:
+                self._settled_all(done)
+                raise
             else:
+                self._settled_all(done)
                 return delivery
-            finally:
-                for record in done.settled:
-                    self._settled(record)
             await self._clock.wait(_AGAIN_S, asyncio.Event())
+
+    def _abandon_delivery(self, done: Pass, delivery: Delivery) -> None:
+        self._abandon(_ready_of(delivery), done.settled)
+
+    def _settled_all(self, done: Pass) -> None:
+        for record in done.settled:
+            self._settled(record)
 
     def _deliver(self, name: str, slot: datetime, done: Pass) -> Delivery:
         routine = self._definitions.current(name)
@@ -281,9 +310,13 @@ class Engine(Lifecycle):
         session: str | None = None,
         by: str | None = None,
     ) -> Running:
-        """Start a run by hand and return it while it runs; see `run`."""
+        """Start a run by hand and return it while it runs; see `run`, also for a cancel."""
         asked = Asked(name=name, append=append, agent=agent, session=session, by=by)
-        return self._begin(await self._off(self._by_hand.take, asked))
+        return self._begin(await self._off(self._by_hand.take, asked, abandoned=self._drop))
+
+    def _drop(self, ready: Ready) -> None:
+        """End a run by hand whose caller was cancelled before it began; called in any thread."""
+        self._settled_aside(self._by_hand.drop(ready))
 
     async def detach_run(
         self,
@@ -404,6 +437,8 @@ class Engine(Lifecycle):
     ) -> AsyncIterator[Lease]:
         """Hold the lease of *session* for the block: no turn of routines runs in it meanwhile.
 
+        Cancelled while it waits, it lets go of what it took.
+
         Args:
             session: Its name.
             wait: How long to wait for it.
@@ -414,19 +449,42 @@ class Engine(Lifecycle):
         """
         self._check_usable()
         until = self._clock.awake() + wait.total_seconds()
+        held_by = who or self._owner.user
         while True:
-            lease = await in_thread(lambda: self._looker.needs.lease(session))
+            lease = await in_thread(self._hold, session, held_by, abandoned=_let_go)
             if isinstance(lease, Lease):
                 break
             if self._clock.awake() >= until:
                 raise SessionBusyError(session, lease.holder)
             await self._clock.wait(0.2, asyncio.Event())
         try:
-            await in_thread(lambda: lease.stamp(None, held_by=who or self._owner.user))
             yield lease
         finally:
             try:
-                await in_thread(lambda: lease.stamp(None))
+                # Whole in its thread: a second cancel must not free what is still being written.
+                await in_thread(_let_go, lease)
             finally:
-                lease.let_go()
                 self._hurried()
+
+    def _hold(self, session: str, held_by: str) -> Lease | Busy:
+        lease = self._looker.needs.lease(session)
+        if isinstance(lease, Lease):
+            try:
+                lease.stamp(None, held_by=held_by)
+            except BaseException:
+                lease.let_go()
+                raise
+        return lease
+
+
+def _let_go(lease: Lease | Busy) -> None:
+    """Give back what was held, if it was: nobody is named as its holder any more."""
+    if isinstance(lease, Lease):
+        try:
+            lease.stamp(None)
+        finally:
+            lease.let_go()
+
+
+def _ready_of(found: Delivery | Seen) -> list[Ready]:
+    return [] if found.ready is None else [found.ready]

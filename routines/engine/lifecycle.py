@@ -26,7 +26,7 @@ from routines.engine.events import EngineEvent, Events
 from routines.engine.looking import LOOK_EVERY, Looker
 from routines.engine.measuring import PassFacts
 from routines.engine.needs import Ready
-from routines.engine.off_loop import in_thread, under_way
+from routines.engine.off_loop import in_pool, in_thread
 from routines.engine.passes import Pass
 from routines.engine.presence import Presence
 from routines.engine.recovering import Recoverer
@@ -168,7 +168,7 @@ class Lifecycle:
         try:
             yield self
             if self._in_flight:
-                await asyncio.wait([running.done for running in self._in_flight.values()])
+                await asyncio.wait([running.ended for running in self._in_flight.values()])
         finally:
             await self._close("done")
 
@@ -200,9 +200,9 @@ class Lifecycle:
 
     async def _end(self, turns: Collection[Running], grace: timedelta) -> None:
         """Wait until *turns* have ended; after *grace*, end them."""
-        left = await wait_for([running.done for running in turns], grace, self._clock)
+        left = await wait_for([running.ended for running in turns], grace, self._clock)
         for running in turns:
-            if running.done in left:
+            if running.ended in left:
                 running.stop()
         await wait_for(left, _ENDING, self._clock)
 
@@ -312,13 +312,30 @@ class Lifecycle:
                 hint="make an engine of its own in each process",
             )
 
-    async def _off(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Do store work off the loop; one at a time, so that passes never overlap."""
-        count = under_way()
-        work = asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
-        count.begin()
-        work.add_done_callback(lambda _: count.end())
-        return await work
+    async def _off(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        abandoned: Callable[[Any], None] | None = None,
+    ) -> Any:
+        """Do store work off the loop; one at a time, so that passes never overlap.
+
+        Args:
+            function: What to call.
+            args: Its arguments.
+            abandoned: What is done with its result if whoever awaits it is cancelled meanwhile:
+                to be given wherever the result owns something.
+        """
+        return await in_pool(self._pool, function, *args, abandoned=abandoned)
+
+    def _abandon(self, readies: Iterable[Ready], settled: Iterable[Record] = ()) -> None:
+        """Let go of turns whose starter was cancelled, in any thread: they are owed again."""
+        for ready in readies:
+            ready.let_go()
+            self._looker.taking_up.unstarted.look_soon()
+        for record in settled:
+            self._settled_aside(record)
+        self._look_now()
 
     # The loop -----------------------------------------------------------------------------------
 
@@ -350,7 +367,13 @@ class Lifecycle:
     ) -> Pass:
         """Look at everything once, and start what can start."""
         now, began = self._clock.now(), self._clock.awake()
-        done: Pass = await self._off(self._looker.look, now, names, until)
+        done: Pass = await self._off(
+            self._looker.look,
+            now,
+            names,
+            until,
+            abandoned=lambda done: self._abandon(done.ready, done.settled),
+        )
         for ready in done.ready:
             self._begin(ready)
         for record in done.settled:
@@ -397,8 +420,8 @@ class Lifecycle:
             ready.let_go()
         finally:
             self._in_flight.pop(running.ref, None)
-            if not running.done.done():
-                running.done.set_result(record)
+            if not running.ended.done():
+                running.ended.set_result(record)
             if record is None:
                 self._looker.taking_up.unstarted.hold_back(running.ref, self._clock.awake())
             elif record.is_durable:

@@ -78,8 +78,7 @@ class Running:
         ref: The occurrence.
         routine: Whose it is, or None.
         path: Its claim, below the state folder.
-        done: Its record, once it is settled, or once its run was left to go on; None if it was
-            let go of unstarted.
+        ended: What `done` follows; nobody but the engine awaits it.
         leave: What whoever watches its run has been told, if it is durable.
     """
 
@@ -88,10 +87,19 @@ class Running:
         self.routine = routine
         self.path = path
         self.leave = Leaving()
-        self.done: asyncio.Future[Record | None] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[Record | None] = asyncio.get_running_loop().create_future()
         self._stops = 0
         self._pid: int | None = None
         self.stopping = asyncio.Event()
+
+    @property
+    def done(self) -> asyncio.Future[Record | None]:
+        """Its record, once it is settled, or once its run was left to go on.
+
+        None if it was let go of unstarted. Each time a future of its own: whoever is cancelled
+        while awaiting one cancels neither the turn nor the wait of others for it.
+        """
+        return asyncio.shield(self.ended)
 
     @property
     def is_process(self) -> bool:
