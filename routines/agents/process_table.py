@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from routines.agents.processes import ask_system, env_bytes
+from routines.agents.processes import ask_system, env_bytes, env_text
+from routines.store.state import was_called
 
 _LINUX = sys.platform == "linux"
 _PS_FIELDS = 9
@@ -152,17 +153,8 @@ class Mark:
         if self.beside and env_bytes(self.beside) not in environ:
             return False
         head = env_bytes(f"{self.variable}=")
-        named = [line[len(head) :] for line in environ if line.startswith(head)]
-        return any(_is_folder(path, self.state) for path in named)
-
-
-def _is_folder(named: bytes, state: str) -> bool:
-    """Return whether a process that names this folder means the one at *state*.
-
-    As spelled they differ where a link leads to the workspace or its `.routines` is one, and by
-    that a turn would start beside what a killed one left.
-    """
-    return os.path.realpath(named) == os.path.realpath(env_bytes(state))
+        named = [env_text(line[len(head) :]) for line in environ if line.startswith(head)]
+        return any(was_called(self.state, path) for path in named)
 
 
 def mark_of_turn(state: str, turn_key: str) -> Mark:

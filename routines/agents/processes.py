@@ -94,6 +94,11 @@ def env_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def env_text(data: bytes) -> str:
+    """Return the text that `env_bytes` made *data* of."""
+    return data.decode("utf-8", "surrogateescape")
+
+
 def _child_setup() -> Callable[[], None]:
     prctl = find_prctl()
     parent = os.getpid()

@@ -205,6 +205,29 @@ def open_for_reading(path: str) -> State:
     return State(path, decode_format(data, os.path.join(path, "format")))
 
 
+def was_called(path: str, named: str) -> bool:
+    """Return whether a process that was told the folder *named* means the one at *path*.
+
+    It does if that is another name of it, through a link; or if it was moved away from there, so
+    that nothing, or another workspace, is found under that name. Compared as spelled, a turn would
+    start beside what a killed one left. The original of a copy stands where it was, with the same
+    id: what names it is never taken for the copy's.
+    """
+    if os.path.realpath(named) == os.path.realpath(path):
+        return True
+    try:
+        own = open_for_reading(path).workspace
+    except (StoreError, OSError):
+        return False
+    try:
+        return open_for_reading(named).workspace != own
+    except StateMissing:
+        return True
+    except (StoreError, OSError):
+        # It may be the original, on a disk that can't be read now.
+        return False
+
+
 def place_of(state: object) -> str:
     """Return the state folder that a program names, absolute.
 

@@ -1,11 +1,12 @@
 """What a killed turn left is found by whatever name the workspace is known (T2, T3)."""
 
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.helpers import end_of, environment, eventually, send
+from tests.acceptance.helpers import Workspace, end_of, environment, eventually, send
 from tests.acceptance.helpers import turn_processes as turns_of
 
 # The signal at the death of the turn process reaches the wrapper alone, not what it has started.
@@ -85,5 +86,26 @@ def test_a_turn_that_was_begun_by_a_link_to_its_folder_is_ended_before_the_next(
     left.append(leave(workspace, root))
 
     next_turn(workspace)
+
+    assert is_gone(left[0])
+
+
+@pytest.mark.parametrize("how", ["renamed", "to another disk"])
+def test_a_turn_that_was_begun_before_its_folder_was_moved_is_ended_before_the_next(
+    workspace, tmp_path, left, how
+):
+    left.append(leave(workspace, workspace.root))
+    place = tmp_path / "moved"
+    if how == "renamed":
+        workspace.root.rename(place)
+        moved = Workspace(place)
+    else:
+        shutil.copytree(workspace.root, place)
+        shutil.rmtree(workspace.root)
+        moved = Workspace(place)
+        assert moved.cli("doctor", "--adopt").returncode == 0
+    moved.agent(WRAPPER)
+
+    next_turn(moved)
 
     assert is_gone(left[0])

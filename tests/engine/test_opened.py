@@ -120,6 +120,19 @@ async def test_a_program_is_found_by_whatever_name_the_folder_is_known(stage, st
     assert process.wait() == -9
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["nothing", "another"])
+async def test_a_program_is_found_after_the_folder_was_moved(stage, start, again):
+    process = start(leave(stage))
+    moved = f"{stage.path}-moved"
+    os.rename(stage.path, moved)
+    if again:
+        # Where it was, another workspace is begun.
+        open_for_writing(stage.path, boot=host.here().boot)
+    end_opened(adopt(moved, boot=host.here().boot, fork=False), SESSION, clock=stage.clock)
+
+    assert process.wait() == -9
+
+
 async def test_a_session_that_somebody_holds_is_left_alone(stage, start):
     process = start(opened := leave(stage))
     lease = stage.sessions.take(SESSION, clock=stage.clock, past=opened)

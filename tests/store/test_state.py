@@ -17,7 +17,7 @@ from routines.errors import (
     StoreError,
 )
 from routines.store import state as state_module
-from routines.store.state import State, adopt, open_for_reading, open_for_writing
+from routines.store.state import State, adopt, open_for_reading, open_for_writing, was_called
 from tests.builders import BOOT
 from tests.store.operations import OTHER_BOOT
 
@@ -185,3 +185,34 @@ def test_of_two_that_start_at_once_both_use_one_id(state_path: str) -> None:
 
     for _, one, other in every_interruption(os.path.dirname(state_path), start, start):
         assert one == other
+
+
+def test_a_folder_was_called_what_leads_to_it_and_what_it_was_moved_away_from(state: State) -> None:
+    link, moved = f"{state.path}-link", f"{state.path}-moved"
+    os.symlink(state.path, link)
+    assert was_called(state.path, link)
+    assert was_called(link, f"{state.path}/")
+
+    os.rename(state.path, moved)
+    assert was_called(moved, state.path)
+    assert was_called(moved, link)
+    # Another workspace has been made where it was.
+    assert open_for_writing(state.path, boot=BOOT).workspace != state.workspace
+    assert was_called(moved, state.path)
+    assert was_called(moved, link)
+
+
+def test_a_copy_was_never_called_what_its_original_is(state: State) -> None:
+    copy = f"{state.path}-copy"
+    shutil.copytree(state.path, copy)
+    adopt(copy, boot=BOOT, fork=False)
+    assert not was_called(copy, state.path)
+    assert not was_called(state.path, copy)
+    # The original can't be read now: it is there all the same.
+    Path(state.path, "format").write_text("{")
+    assert not was_called(copy, state.path)
+
+
+def test_what_is_no_state_folder_was_never_called_anything_else(tmp_path: Path) -> None:
+    assert was_called(f"{tmp_path}/none", f"{tmp_path}/none/")
+    assert not was_called(f"{tmp_path}/none", f"{tmp_path}/nor-this")
