@@ -48,8 +48,12 @@ def session_of(context: Context, name: str) -> str:
 
 
 def _take(context: Context, session: str) -> Lease:
+    """Take the lease of *session*, as `run` does: what a killed turn left in it ends first."""
     sessions = SessionStore(context.writable_state)
     lease = sessions.take(session, clock=context.clock)
+    if not isinstance(lease, Lease) and not lease.locked and lease.claim is not None:
+        _settle(context, lease.claim)
+        lease = sessions.take(session, clock=context.clock)
     if not isinstance(lease, Lease) and lease.opened is not None:
         from routines.engine.opened import end_opened
 
@@ -58,6 +62,25 @@ def _take(context: Context, session: str) -> Lease:
     if isinstance(lease, Lease):
         return lease
     raise SessionBusyError(session, lease.holder)
+
+
+def _settle(context: Context, claim_path: str) -> None:
+    """Settle the claim of a turn whose process is gone; without a scheduler nobody else does.
+
+    A turn that lives keeps its claim locked, and a program that works a job its lease: they stay.
+    """
+    from routines.engine import host
+    from routines.engine.recovering import Recoverer
+
+    recoverer = Recoverer(
+        context.writable_state,
+        clock=context.clock,
+        owner=host.owner(),
+        # Alerts are told by who runs turns: the record says it to them.
+        on_settled=lambda _: None,
+    )
+    recoverer.recover_path(claim_path)
+    recoverer.wait()
 
 
 def session_hold(context: Context, session: str, command: Sequence[str]) -> int:

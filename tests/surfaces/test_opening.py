@@ -7,14 +7,22 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from routines.agents.handover import is_installed
+from routines.domain.occurrence import Kind, Occurrence
+from routines.domain.outcome import Outcome
+from routines.domain.record import Event
+from routines.engine import host
 from routines.operations.busy import busy_in
 from routines.operations.context import Context
+from routines.operations.jobs import Jobs
 from routines.operations.waking import ToolDesk
+from routines.store.claim_making import Draft
+from routines.store.claims import ClaimStore
 from routines.store.sessions import SessionStore
 from routines.store.wakeups import WakeupStore
 from tests.surfaces.world import berlin
@@ -297,6 +305,48 @@ def test_a_program_opened_within_another_one_is_part_of_both(claude, orphan):
     assert not gone(pid)
     assert claude.ask("session", "reset", "daily").code == 0
     assert gone(pid)
+
+
+def test_who_wants_a_session_by_hand_first_settles_the_turn_that_was_killed_in_it(claude):
+    path = killed_turn(claude)
+
+    assert claude.ask("session", "reset", "daily").code == 0
+    assert ClaimStore(claude.state).read_path(path).outcome is Outcome.INTERRUPTED
+    ledger = SessionStore(claude.state).peek("routine:daily")
+    assert (ledger.claim, ledger.epoch, ledger.turns) == (None, 2, 2)
+
+
+def test_a_turn_that_may_live_on_another_host_keeps_its_session_from_who_wants_it_by_hand(claude):
+    other = replace(host.owner(), host="another-machine", boot="another-boot")
+    path = killed_turn(claude, of=other)
+
+    assert claude.ask("session", "reset", "daily").code == 75
+    assert ClaimStore(claude.state).read_path(path).end is None
+
+
+def test_a_job_whose_worker_is_gone_is_taken_back_for_who_wants_its_session_by_hand(claude):
+    jobs = Jobs(claude.state.path, clock=claude.clock, by="ci@studio")
+    jobs.add("look", id="a", session="routine:daily")
+    assert jobs.claim().job.id == "a"
+    assert claude.ask("session", "reset", "daily").code == 75
+
+    claude.clock.advance(minutes=10)
+    assert claude.ask("session", "reset", "daily").code == 0
+
+
+def killed_turn(ws, of=None):
+    """Leave the claim of a turn whose process was killed, and its stamp; return its path."""
+    of = host.owner() if of is None else of
+    occurrence = Occurrence(Kind.SLOT, "daily", ws.clock.now().replace(microsecond=0))
+    line = {"routine": "daily", "session": "routine:daily", "owner": of.to_json()}
+    line["due_at"] = occurrence.instant
+    claim = ClaimStore(ws.state).take(Draft(occurrence, line), at=ws.clock.now())
+    claim.append(Event.STARTED, at=ws.clock.now(), owner=of.to_json())
+    lease = SessionStore(ws.state).take("routine:daily", clock=ws.clock)
+    lease.stamp(occurrence.claim_path)
+    lease.let_go()
+    claim.let_go()
+    return occurrence.claim_path
 
 
 def test_a_program_that_ends_by_itself_leaves_no_record_and_its_children_alone(claude):
