@@ -236,13 +236,22 @@ class Claimer:
         return Reason.ASLEEP if since is not None and since <= older else Reason.NO_SCHEDULER
 
     def _give_up(
-        self, routine: Routine, range_: GiveUp, now: datetime, *, detail: str = ""
+        self,
+        routine: Routine,
+        range_: GiveUp,
+        now: datetime,
+        *,
+        detail: str = "",
+        only: datetime | None = None,
     ) -> Missed:
+        """Keep a counted record; of *only* that one slot if it is given."""
         return self._cursors.give_up(
             Missed(
                 routine=routine.name,
                 after=range_.after,
                 last=range_.last,
+                first=only,
+                count=None if only is None else 1,
                 reason=range_.reason,
                 detail=detail,
                 schedule=schedule_key(routine),

@@ -29,6 +29,10 @@ from routines.store.switches import Switch
 PATIENCE_S = 5.0
 # An outside clock may run ahead of ours by so much.
 _AHEAD = timedelta(seconds=60)
+# A record of a delivered slot alone begins so long before it: slots are whole seconds.
+_BEFORE = timedelta(seconds=1)
+# Why a slot is given up for its own sake, and not for a newer one.
+_OWN_REASON = (Reason.PAUSED, Reason.DISABLED, Reason.TOO_LATE)
 # The last line of a claim that nobody has begun, and that waits for nothing either.
 _UNSTARTED = (Event.CLAIM.value, Event.ATTEMPT.value, Event.NOT_STARTED.value)
 
@@ -97,6 +101,7 @@ class Deliverer(Claimer):
         occurrence = Occurrence(Kind.SLOT, routine.name, slot)
         with self._cursors.section(routine.name, patience=PATIENCE_S):
             known = self._already(routine, occurrence, now)
+            known = known or self._recorded_before(routine, slot)
             if known is not None:
                 return known
             why = self._why_not_delivered(routine, slot, now)
@@ -157,6 +162,18 @@ class Deliverer(Claimer):
         self._claims.sync(occurrence)
         return Delivery("duplicate", record=record)
 
+    def _recorded_before(self, routine: Routine, slot: datetime) -> Delivery | None:
+        """Return what *slot* is by a record that says more than that a newer one was dealt with."""
+        covering = self._covering(routine, slot)
+        if covering is None or covering.reason not in _OWN_REASON:
+            return None
+        itself = covering.after == slot - _BEFORE
+        return Delivery("duplicate" if itself else "missed", missed=covering)
+
+    def _covering(self, routine: Routine, slot: datetime) -> Missed | None:
+        records = self._cursors.missed(routine.name, since=slot)
+        return next((one for one in records if one.after < slot), None)
+
     def _why_not_delivered(self, routine: Routine, slot: datetime, now: datetime) -> Reason | None:
         newest, _ = self._claims.newest_slot(routine.name, until=now)
         given_up = self._cursors.newest_missed(routine.name, until=now)
@@ -174,18 +191,14 @@ class Deliverer(Claimer):
     def _record_instead(
         self, routine: Routine, slot: datetime, why: Reason, now: datetime
     ) -> Delivery:
-        covering = next(
-            (one for one in self._cursors.missed(routine.name, since=slot) if one.after < slot),
-            None,
-        )
+        covering = self._covering(routine, slot)
         if covering is None:
-            before = slot - timedelta(seconds=1)
             if why is not Reason.STALE:
                 self._pass_over(routine, slot, why, now)
-            range_ = GiveUp(after=before, last=slot, reason=why)
+            range_ = GiveUp(after=slot - _BEFORE, last=slot, reason=why)
             detail = self._told(self._held(routine, why, now), now)
-            covering = self._give_up(routine, range_, now, detail=detail)
-            self._count([covering])
+            # Without a schedule nobody could count it later.
+            covering = self._give_up(routine, range_, now, detail=detail, only=slot)
         return Delivery("stale" if why is Reason.STALE else "missed", missed=covering)
 
     def _pass_over(self, routine: Routine, slot: datetime, why: Reason, now: datetime) -> None:
@@ -193,7 +206,7 @@ class Deliverer(Claimer):
         cursor = self._cursors.read(routine.name)
         if cursor is None or routine.schedule is None or cursor.since >= slot:
             return
-        until = slot - timedelta(seconds=1)
+        until = slot - _BEFORE
         known = known_schedule(cursor, routine)
 
         def give_up(until: datetime, why: Reason, detail: str = "") -> Missed | None:

@@ -456,6 +456,9 @@ def fire(context: Context, name: str, *, slot: datetime) -> FireResult:
             return FireResult(1, f"{ref} was claimed and not started: the log says why", None)
         case "claimed" | "buffered" | "retrying" if record is not None:
             return FireResult(0 if _is_clean(record) else 1, f"{ref} {_ended(record)}", record)
+        case "duplicate" if missed is not None:
+            said = f"{ref} was delivered before: missed: {missed.reason.value}"
+            return FireResult(0, said, None, missed)
         case "duplicate":
             return FireResult(0, f"{ref} was delivered before{_since(record)}", record)
         case "skipped":

@@ -335,3 +335,39 @@ async def test_record_of_a_slot_delivered_under_two_pauses_names_both_and_begins
         )
         assert itself.startswith("paused by ben@studio since 2026-06-01T08:06:00Z: moving ")
         assert len(detail) <= LONGEST_DETAIL
+
+
+@pytest.mark.parametrize("scheduled", [True, False])
+async def test_slot_that_was_delivered_under_a_pause_is_a_duplicate_during_and_after_it(
+    stage, scheduled
+):
+    mine = routine(schedule=every(5))
+    await first_seen(stage, mine)
+    if not scheduled:
+        object.__setattr__(mine, "schedule", None)
+    pausing = Pausing(stage.state, by="ana@studio")
+    stage.clock.set(at("08:04"))
+    pausing.pause("digest", now=stage.clock.now(), until=None, reason="")
+    stage.clock.set(at("08:05:01"))
+    words = [(await fire(stage, at("08:05"), mine)).word for _ in range(2)]
+    stage.clock.set(at("08:06"))
+    pausing.resume("digest", now=stage.clock.now())
+    again = await fire(stage, at("08:05"), mine)
+
+    assert [*words, again.word] == ["missed", "duplicate", "duplicate"]
+    assert (again.missed.reason, again.missed.count) == ("paused", 1)
+    assert stage.history() == ["08:05-08:05 missed paused x1"]
+
+
+async def test_slot_that_a_pause_passed_over_undelivered_is_missed_for_it_and_not_stale(stage):
+    mine = routine(schedule=every(5))
+    await first_seen(stage, mine)
+    pausing = Pausing(stage.state, by="ana@studio", routine_of={"digest": mine}.get)
+    pausing.pause("digest", now=stage.clock.now(), until=None, reason="")
+    stage.clock.set(at("08:11"))
+    pausing.resume("digest", now=stage.clock.now())
+
+    for slot in ("08:05", "08:10"):
+        delivery = await fire(stage, at(slot), mine)
+        assert (delivery.word, delivery.missed.reason) == ("missed", "paused")
+    assert stage.history() == ["08:05-08:10 missed paused x2"]

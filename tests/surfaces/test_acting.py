@@ -163,6 +163,20 @@ def test_fire_of_a_slot_that_waited_says_how_it_ended(echo):
     assert (answer.code, answer.err) == (0, "daily@2025-06-02T07:00:00Z completed\n")
 
 
+def test_fire_again_of_a_slot_delivered_under_a_pause_says_so_after_it_too(echo):
+    echo.routine("named", "prompt: Look.\n")
+    words = ("fire", "named", "--slot", "2026-11-29T08:00:00Z")
+    ref = "named@2026-11-29T08:00:00Z"
+    echo.ask("pause", "named")
+    first = echo.ask(*words)
+    echo.ask("resume", "named")
+    again = echo.ask(*words)
+
+    assert (first.code, first.err) == (0, f"{ref} is missed: paused\n")
+    assert (again.code, again.err) == (0, f"{ref} was delivered before: missed: paused\n")
+    assert "missed x1" in echo.ask("history", "named").out
+
+
 def test_tick_says_when_nothing_was_due(echo):
     assert echo.ask("tick").out == "nothing was due\n"
     assert json.loads(echo.ask("tick", "--json").out) == {}
