@@ -176,6 +176,11 @@ class Routine:
             return f"routine:{self.name}@{occurrence}"
         return self.session
 
+    @property
+    def lasting_session(self) -> str:
+        """The session that its name stands for: also of one whose turns are fresh."""
+        return self.session if self.session.startswith("named:") else f"routine:{self.name}"
+
 
 def _moved(value: Any, root: str, there: str) -> Any:
     """Return *value* with the paths in it that lie in *root* in *there*."""

@@ -33,7 +33,14 @@ from routines.engine.recipients import reply_to
 from routines.engine.running import Running, turn_of_caller
 from routines.engine.seeing_through import Seen
 from routines.engine.tools import WakeTools
-from routines.errors import EngineMisuse, SessionBusyError, StoreBusy, StoreError, UnknownRoutine
+from routines.errors import (
+    EngineMisuse,
+    SessionBusyError,
+    StoreBusy,
+    StoreError,
+    UnknownRoutine,
+    UsageError,
+)
 from routines.store.sessions import Busy, Lease
 
 # So soon what another process looks at this moment is looked at again.
@@ -440,14 +447,25 @@ class Engine(Lifecycle):
         Cancelled while it waits, it lets go of what it took.
 
         Args:
-            session: Its name.
+            session: Its name. That of a routine stands for the routine's session, as in commands.
             wait: How long to wait for it.
             who: What to say to those who find it busy.
 
         Raises:
+            InvalidName: No session can have that name.
+            UsageError: *wait* is no timedelta.
             SessionBusyError: It was not free in time.
         """
         self._check_usable()
+        session = check_session(session)
+        if not isinstance(wait, timedelta):
+            raise UsageError(
+                f"wait is a timedelta, and not {type(wait).__name__}",
+                hint="timedelta(seconds=30), say",
+            )
+        routine = await in_thread(self._definitions.current, session)
+        if routine is not None:
+            session = routine.lasting_session
         until = self._clock.awake() + wait.total_seconds()
         held_by = who or self._owner.user
         while True:

@@ -38,7 +38,7 @@ def session_of(context: Context, name: str) -> str:
         return name
     routine = context.workspace.routines.get(name)
     if routine is not None:
-        return routine.session if routine.session.startswith("named:") else f"routine:{name}"
+        return routine.lasting_session
     state = context.state_or_none
     known = [] if state is None else [one.session for one in SessionStore(state).all()]
     # A program that embeds an engine names its sessions as it likes.
