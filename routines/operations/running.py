@@ -103,8 +103,8 @@ class TickResult:
     Attributes:
         counts: How many occurrences ended in which outcome; those that have to wait on by their
             state.
-        exit_code: 0 if all that it claimed completed, or nothing was due; 1 with any
-            error.
+        exit_code: 0 if all that it claimed completed or was recorded without running, or nothing
+            was due; 1 with any error.
         waiting: How many routines, claims and wake-ups are due and could not start: they wait for
             their session, their group, a place, or an older slot.
         errors: What is owed and could not be dealt with, one for each kind of refusal.
@@ -471,6 +471,9 @@ def fire(context: Context, name: str, *, slot: datetime) -> FireResult:
 
 def _is_clean(record: Record) -> bool:
     """Return whether it is dealt with as it should be: completed, or recorded without running."""
+    if record.outcome is Outcome.CANCELLED:
+        # Somebody wanted just that; a turn that was ended half way is another matter.
+        return record.started is None
     return record.outcome in (Outcome.COMPLETED, Outcome.SKIPPED, Outcome.MISSED)
 
 

@@ -157,6 +157,32 @@ def test_fire_of_a_parked_slot_exits_1_however_often_and_says_who_can_end_that(e
         )
 
 
+def called_off(ws: World) -> tuple[str, ...]:
+    """A slot that a delivery claimed, and that somebody asked to cancel before it started."""
+    words = buffered(ws)
+    CancelStore(ws.state).ask(
+        "daily@2025-06-02T07:00:00Z", by="ana@studio", person=True, at=ws.clock.now(), reason=""
+    )
+    return words
+
+
+def test_fire_of_a_slot_that_was_cancelled_before_it_started_is_dealt_with(echo):
+    answers = [
+        echo.ask(*called_off(echo)),
+        echo.ask("fire", "daily", "--slot", "2025-06-02T07:00:00Z"),
+    ]
+
+    assert [answer.code for answer in answers] == [0, 0]
+    assert answers[0].err.startswith("daily@2025-06-02T07:00:00Z cancelled: person")
+
+
+def test_tick_that_only_settles_what_was_cancelled_before_it_started_exits_0(echo):
+    called_off(echo)
+    answer = echo.ask("tick")
+
+    assert (answer.code, answer.out) == (0, "1 cancelled\n")
+
+
 def test_fire_of_a_slot_that_waited_says_how_it_ended(echo):
     answer = echo.ask(*buffered(echo))
 

@@ -12,8 +12,8 @@ def command(call: Call, *, names: tuple[str, ...]) -> int:
     """Run what is due, wait for it and print the counts; safe beside a scheduler.
 
     What falls due meanwhile is left to the next, and what waits for its session or a place is
-    counted. Exit code: 0 if all that it claimed completed, or nothing was due; 1 also if the store
-    refused something that is owed.
+    counted. Exit code: 0 if all that it claimed completed or was recorded without running, or
+    nothing was due; 1 also if the store refused something that is owed.
     """
     from routines.operations import running
 
