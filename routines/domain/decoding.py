@@ -37,6 +37,12 @@ def whole_or(value: Any, default: int) -> int:
         return default
 
 
+def is_amount(value: Any) -> bool:
+    """Return whether *value* is a number that can be reckoned with: finite, and no truth value."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= MOST
+
+
 def instant(value: Any) -> datetime:
     """Return the instant that `format_instant` wrote, one that every zone has a wall time for.
 

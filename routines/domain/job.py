@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from routines.domain.decoding import UNREADABLE
 from routines.domain.job_place import HIGHEST_NUMBER, HIGHEST_PRIORITY, Place, short_key
 from routines.domain.names import OutOfReach, format_instant, key_of, parse_instant
 from routines.domain.occurrence import Kind, Occurrence
@@ -129,7 +130,7 @@ class Job:
                 number=_between(data["number"], 0, HIGHEST_NUMBER),
                 digest=_text(data["digest"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except UNREADABLE:
             return None
 
 

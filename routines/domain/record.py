@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from routines.domain.decoding import UNREADABLE, text, text_or_none, whole
+from routines.domain.decoding import UNREADABLE, is_amount, text, text_or_none, whole
 from routines.domain.names import format_instant, parse_instant, routine_of
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import LONGEST_DETAIL, Outcome, Reason, State, Trigger, one_line
@@ -428,7 +428,8 @@ def _says_never_started(line: dict[str, Any]) -> bool:
 def _numbers(usage: object) -> dict[str, float]:
     if not isinstance(usage, dict):
         return {}
-    return {key: value for key, value in usage.items() if isinstance(value, int | float)}
+    # Infinity and NaN are JSON to Python, and no number of tokens.
+    return {key: value for key, value in usage.items() if is_amount(value)}
 
 
 def _instant(value: object) -> datetime | None:

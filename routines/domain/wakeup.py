@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from routines.domain import schedule as schedules
+from routines.domain.decoding import UNREADABLE
 from routines.domain.names import format_instant, parse_instant
 from routines.domain.zones import zone
 from routines.errors import InvalidSchedule, InvalidZone
@@ -236,7 +237,7 @@ class Wakeup:
             sound = found.digest == data["digest"] and found.timing.recurs == found.recurs
             if found.schedule is not None:
                 schedules.from_spec(found.schedule)
-        except (ValueError, KeyError, TypeError, AttributeError, InvalidZone, InvalidSchedule):
+        except (*UNREADABLE, InvalidZone, InvalidSchedule):
             return None
         return found if sound and is_id(found.id) else None
 

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from routines.agents import environment
 from routines.agents.base import Turn, TurnResult
 from routines.domain.clock import Clock
+from routines.domain.decoding import whole_or
 from routines.domain.http_agent import header_secrets
 from routines.domain.masking import Masker, declared_secrets
 from routines.domain.outcome import SHOWN, Reason, one_line
@@ -96,7 +97,7 @@ class HeldTurn:
             slot=record.occurrence.instant if slotted and not record.occurrence.is_job else None,
             trigger=record.trigger,
             late=max(now - record.due_at, timedelta(0)) if slotted else timedelta(0),
-            missed=int(missed.get("count") or 0) if isinstance(missed, dict) else 0,
+            missed=whole_or(missed.get("count"), 0) if isinstance(missed, dict) else 0,
             deadline=now + self.left(work),
             session_file=native_path(self.state, ledger.session, ledger.epoch),
         )

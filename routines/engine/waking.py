@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from routines.domain.clock import Clock
+from routines.domain.decoding import whole_or
 from routines.domain.names import format_instant, routine_of
 from routines.domain.outcome import SHOWN, Outcome, Reason, one_line
 from routines.domain.record import Owner, Record
@@ -281,7 +282,7 @@ class Waker:
                 wakeup.session, self._definitions.routines, self._definitions.deliver
             ),
             late_because="the machine was asleep" if self._asleep(wakeup.next_at) else "",
-            passed=int(missed.get("count") or 0) if isinstance(missed, dict) else 0,
+            passed=whole_or(missed.get("count"), 0) if isinstance(missed, dict) else 0,
         )
         return self._work(wakeup.session, prompt)
 

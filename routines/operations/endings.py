@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from routines.domain.decoding import UNREADABLE
 from routines.domain.outcome import Outcome, Reason
 
 # An outcome line begins with this word, however its spaces were set by hand.
@@ -31,7 +32,7 @@ def ending(data: bytes) -> dict[str, Any] | None:
     try:
         end = json.loads(last)
         Outcome(end["outcome"])
-    except (ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None
     found: dict[str, Any] = end
     return found

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 
+from routines.domain.decoding import whole_or
 from routines.domain.names import RESERVED_ROUTINES, day_name, instant_name, safe_name
 from routines.domain.outcome import Outcome, State, Trigger
 from routines.domain.record import Record
@@ -229,7 +230,7 @@ def _count(entries: tuple[Entry, ...]) -> dict[str, int]:
     for entry in entries:
         if entry.outcome is not None:
             found[entry.outcome] += (
-                int((entry.missed or {}).get("count") or 1)
+                whole_or((entry.missed or {}).get("count"), 1)
                 if (entry.outcome == Outcome.MISSED.value)
                 else 1
             )

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from routines.domain.decoding import whole_or
 from routines.domain.durations import humanize
 from routines.domain.names import format_instant, parse_instant, shown_who
 from routines.domain.occurrence import Kind
@@ -183,7 +184,7 @@ def _retry_text(event: dict[str, Any], detail: str, record: Record) -> str:
         return f"recovered by {who}: tried at once, however late"
     why = f": {detail}" if detail else ""
     if "rerun" in event:
-        return f"run again as #{int(event['rerun']) + 1}{why}"
+        return f"run again as #{whole_or(event['rerun'], 0) + 1}{why}"
     return f"tried again at {_local(event.get('until'), record)}{why}"
 
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from routines.domain.alerting import Told
+from routines.domain.decoding import UNREADABLE
 from routines.domain.names import safe_name
 from routines.errors import StoreError
 from routines.store import files
@@ -80,5 +81,5 @@ def _decode(data: bytes) -> dict[str, Told] | None:
         found = json.loads(data)
         str(found["routine"])
         return {topic: Told.from_json(found[topic]) for topic in TOPICS if topic in found}
-    except (ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None

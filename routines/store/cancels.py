@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from routines.domain.decoding import UNREADABLE
 from routines.domain.names import cased_name, format_instant, parse_instant, safe_name
 from routines.domain.outcome import Outcome, Reason, end_of_cancel
 from routines.errors import StoreError
@@ -135,7 +136,7 @@ class CancelStore:
                 continue
             found = objects.read(os.path.join(self._folder(ref), name))
             if found is not None:
-                with contextlib.suppress(ValueError, KeyError, TypeError):
+                with contextlib.suppress(*UNREADABLE):
                     yield Cancel(
                         ref,
                         name.removesuffix(ending),

@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from routines.domain.decoding import UNREADABLE
 from routines.domain.names import (
     day_name,
     format_instant,
@@ -269,7 +270,7 @@ def _decode_cursor(data: bytes) -> Cursor | None:
             standing_at=None if at is None else parse_instant(at),
             by=str(found.get("by", "")),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except UNREADABLE:
         return None
 
 
@@ -292,5 +293,5 @@ def _decode_missed(data: bytes | None, path: str) -> Missed | None:
             by=str(found["by"]),
             path=path,
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except UNREADABLE:
         return None

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from routines.domain.clock import Clock
+from routines.domain.decoding import UNREADABLE
 from routines.domain.job import Job
 from routines.domain.names import format_instant, key_of, parse_instant
 from routines.domain.occurrence import Kind, Occurrence
@@ -84,7 +85,7 @@ def _decode(data: bytes, purge_id: str) -> Purge | None:
             parse_instant(found["at"]),
             None if meant is None else tuple(filter(None, map(Job.from_json, meant))),
         )
-    except (ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None
 
 

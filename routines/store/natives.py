@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 
+from routines.domain.decoding import UNREADABLE
 from routines.domain.names import key_of
 from routines.errors import StoreBusy
 from routines.store import files
@@ -121,6 +122,6 @@ class NativeStore:
 def _read(path: str) -> dict[str, object] | None:
     try:
         found = json.loads(files.read(path) or b"")
-    except ValueError:
+    except UNREADABLE:
         return None
     return found if isinstance(found, dict) else None

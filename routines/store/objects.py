@@ -4,6 +4,7 @@ import json
 import os
 from typing import Any
 
+from routines.domain.decoding import UNREADABLE
 from routines.store import files
 
 
@@ -37,6 +38,6 @@ def read(path: str) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(data)
-    except ValueError:
+    except UNREADABLE:
         return None
     return found if isinstance(found, dict) else None

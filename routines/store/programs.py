@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from routines.domain.decoding import UNREADABLE
 from routines.domain.names import format_instant, key_of, parse_instant
 from routines.store import files
 from routines.store.state import State
@@ -80,7 +81,7 @@ class ProgramStore:
             if not fresh or found["program"] != mark.to_json():
                 return None
             version = found["version"]
-        except (ValueError, KeyError, TypeError):
+        except UNREADABLE:
             return None
         return Answered(version) if version is None or isinstance(version, str) else None
 

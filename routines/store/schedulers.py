@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from routines.domain.decoding import UNREADABLE
 from routines.domain.names import day_name, format_instant, instant_name, parse_instant
 from routines.errors import StoreError
 from routines.store import files, locks, objects
@@ -100,7 +101,7 @@ def _scheduler(found: dict[str, Any] | None) -> Scheduler | None:
             ended_at=None if ended is None else parse_instant(ended),
             why=str(found["why"]),
         )
-    except (ValueError, KeyError, TypeError, OverflowError):
+    except UNREADABLE:
         return None
 
 

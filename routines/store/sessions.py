@@ -9,7 +9,6 @@ is one beside the record of a program that was opened under the lease, until tha
 
 import contextlib
 import json
-import math
 import os
 import re
 import unicodedata
@@ -19,7 +18,14 @@ from datetime import datetime
 from typing import Any
 
 from routines.domain.clock import Clock
-from routines.domain.decoding import UNREADABLE, instant_or_none, text, text_or_none, whole
+from routines.domain.decoding import (
+    UNREADABLE,
+    instant_or_none,
+    is_amount,
+    text,
+    text_or_none,
+    whole,
+)
 from routines.domain.names import format_instant, key_of
 from routines.errors import StoreError
 from routines.store import files, locks
@@ -153,9 +159,9 @@ def decode_ledger(data: bytes) -> Ledger | None:
 def _amount(value: Any) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_amount(value):
         raise ValueError("no amount")
-    return value
+    return float(value)
 
 
 def _claim(value: Any) -> str | None:

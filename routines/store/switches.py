@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from routines.domain.decoding import UNREADABLE
 from routines.domain.names import format_instant, parse_instant, safe_name
 from routines.errors import StoreError
 from routines.store import files, objects
@@ -138,7 +139,7 @@ class SwitchStore:
         found = objects.read(self._path(routine) + _ENDED)
         try:
             return None if found is None else Resumed(str(found["by"]), parse_instant(found["at"]))
-        except (ValueError, KeyError, TypeError):
+        except UNREADABLE:
             return None
 
 
@@ -163,5 +164,5 @@ def _switch(found: dict[str, Any] | None) -> Switch | None:
             None if until is None else parse_instant(until),
             str(found["reason"]),
         )
-    except (ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None
