@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from routines.agents.process_table import (
@@ -63,10 +63,13 @@ def own_children() -> frozenset[Key]:
 
 
 def _below(table: Mapping[int, Process], roots: Iterable[int]) -> set[int]:
-    """Return *roots* and every process that descends from one of them."""
+    """Return *roots* and every process that descends from one of them, but not through us."""
+    own = os.getpid()
     children: dict[int, list[int]] = {}
     for row in table.values():
-        children.setdefault(row.parent, []).append(row.pid)
+        # Who cleans up may itself be below what it ends; its own turns go on.
+        if row.parent != own:
+            children.setdefault(row.parent, []).append(row.pid)
     found: set[int] = set()
     waiting = list(roots)
     while waiting:
@@ -96,18 +99,19 @@ class Tree:
     mark: str = ""
     spare: frozenset[Key] | None = None
 
-    def members(self) -> list[Process]:
-        """Return those that live, never ourselves."""
+    def members(self, known: Container[Key] = ()) -> list[Process]:
+        """Return those that live, never ourselves.
+
+        Args:
+            known: Those that an earlier look has found. One without our environment is found by
+                its parent alone, and no more once that has ended.
+        """
         table = process_table()
         own = os.getpid()
-        pids = {row.pid for row in table.values() if self._in_group(row)}
-        pids |= _below(table, self._roots(table, own))
-        if self.state and self.turn_key:
-            mark = mark_of_turn(self.state, self.turn_key)
-            pids.update(row.pid for row in named(table, mark))
-        if self.state and self.mark:
-            mark = Mark(variable=self.mark, state=self.state)
-            pids.update(row.pid for row in named(table, mark))
+        pids = {row.pid for row in table.values() if self._in_group(row) or row.key in known}
+        pids.update(self._roots(table, own))
+        pids.update(row.pid for mark in self._marks() for row in named(table, mark))
+        pids = _below(table, pids)
         pids.discard(own)
         return [table[pid] for pid in sorted(pids) if pid in table and not table[pid].zombie]
 
@@ -130,6 +134,14 @@ class Tree:
             if adopted and row.pid != self.leader:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(row.pid, os.WNOHANG)
+
+    def _marks(self) -> list[Mark]:
+        marks = []
+        if self.state and self.turn_key:
+            marks.append(mark_of_turn(self.state, self.turn_key))
+        if self.state and self.mark:
+            marks.append(Mark(variable=self.mark, state=self.state))
+        return marks
 
     def _in_group(self, row: Process) -> bool:
         return self.leader is not None and self.leader in (row.group, row.session)
@@ -175,12 +187,14 @@ def end_tree(
     wait = clock.sleep if wait is None else wait
     numbers = _sequence(stop)
     told: set[Key] = set()
+    known: set[Key] = set()
     step, pause = 0, _FIRST_PAUSE_S
     since = clock.awake()
     while True:
         # Two looks: a child with a low number (they wrap) of one that ends just now is missed
         # by a look that has passed that number, and found by the next.
-        alive = tree.members() or tree.members()
+        alive = tree.members(known) or tree.members(known)
+        known.update(row.key for row in alive)
         # After the look: what ended before it is a zombie by now, and none is to be left.
         tree.reap()
         if not alive:

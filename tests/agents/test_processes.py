@@ -468,6 +468,57 @@ def test_what_a_killed_turn_process_left_is_found_and_ended(turn, state, tmp_pat
     assert leftovers(state, turn.key) == []
 
 
+UNMARKED = """
+env -i PATH=/usr/bin:/bin /bin/sh -c '
+    trap "" TERM; echo $$ > pid.new; mv pid.new pid; while :; do sleep 0.05; done' &
+wait
+"""
+
+
+@linux
+@pytest.mark.parametrize("mark", ["", "ROUTINES_HELD_x"], ids=["turn", "opened"])
+def test_what_has_thrown_its_environment_away_is_ended_with_its_parent(
+    turn, state, tmp_path, clock, mark
+):
+    env = os.environ | {mark: state} if mark else marked(turn, state)
+    tree = Tree(state=state, turn_key="" if mark else turn.key, mark=mark)
+    with started("sh", "-c", UNMARKED, env=env, cwd=tmp_path) as process:
+        eventually((tmp_path / "pid").exists)
+        pid = int((tmp_path / "pid").read_text())
+
+        # It is deaf: by the time of KILL its parent has ended, and is known no more.
+        assert end_tree(tree, stop=("TERM",), clock=clock, interval=0.3) == []
+
+        assert process.wait() == -signal.SIGTERM
+        left = find_process(pid)
+        if left is not None and not left.zombie:
+            os.kill(pid, signal.SIGKILL)
+            pytest.fail("it lives on")
+
+
+CLEANS_UP = """
+import os, subprocess, sys
+from routines.agents.trees import Tree, end_tree
+from tests.agents.stubs import RealClock
+state, turn = os.environ["ROUTINES_STATE"], os.environ["ROUTINES_TURN"]
+own = subprocess.Popen(["sleep", "300"], env={"PATH": os.environ["PATH"]})
+remain = end_tree(Tree(state=state, turn_key=turn), stop=("TERM",), clock=RealClock())
+print(remain, own.poll(), flush=True)
+own.kill()
+own.wait()
+"""
+
+
+@linux
+def test_who_cleans_up_below_what_it_ends_keeps_its_own(turn, state):
+    script = f"\"{sys.executable}\" -c '{CLEANS_UP}'; exit 0"
+    env = {**marked(turn, state), "PYTHONPATH": ROOT}
+    with started("sh", "-c", script, env=env, stdout=subprocess.PIPE, text=True) as above:
+        with above.stdout:
+            assert above.stdout.read() == "[] None\n"
+        assert above.wait() == -signal.SIGTERM
+
+
 def test_turn_process_is_detached_and_inherits_only_what_is_passed(tmp_path, turn, state):
     passed, kept = os.pipe(), os.pipe()
     os.set_inheritable(kept[1], True)
