@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from routines.agents.trees import Tree, end_tree
 from routines.domain.clock import Clock
+from routines.domain.record import Owner
 from routines.domain.recovery import PRESUMED_AFTER, is_elsewhere, owner_is_this_boot
 from routines.engine import host
 from routines.errors import StoreError
@@ -38,7 +39,7 @@ def marks_around(base: Mapping[str, str]) -> dict[str, str]:
 
 def may_live(state: State, opened: Opened) -> bool:
     """Return whether anything of a program lives, or may where nobody here can tell."""
-    return is_elsewhere(opened.owner, host.here()) or bool(_tree(state, opened).members())
+    return _is_out_of_sight(opened.owner) or bool(_tree(state, opened).members())
 
 
 def end_opened(state: State, session: str, *, clock: Clock) -> None:
@@ -64,11 +65,12 @@ def end_opened(state: State, session: str, *, clock: Clock) -> None:
 
 def _end(state: State, lease: Lease, opened: Opened, clock: Clock) -> None:
     ledger = lease.ledger
-    if is_elsewhere(opened.owner, host.here()):
+    if _is_out_of_sight(opened.owner):
         if _silent_for(state, lease.session, opened, clock) < PRESUMED_AFTER:
             return
-        # A free lock proves nothing about a process that another kernel knows.
-        why = f"{ledger.held_by} was presumed dead on another host"
+        # A free lock proves nothing about a process that can't be seen from here.
+        where = "host" if is_elsewhere(opened.owner, host.here()) else "container"
+        why = f"{ledger.held_by} was presumed dead on another {where}"
         ledger = ledger.new_epoch(why, agent=ledger.agent)
     remain = end_tree(_tree(state, opened), stop=_STOP, clock=clock, interval=_STOP_INTERVAL_S)
     if remain:
@@ -78,6 +80,18 @@ def _end(state: State, lease: Lease, opened: Opened, clock: Clock) -> None:
         )
     log.warning("opened-ended", extra={"session": lease.session, "held_by": ledger.held_by})
     lease.write(ledger.with_(held_by=None, opened=None))
+
+
+def _is_out_of_sight(owner: Owner) -> bool:
+    """Return whether nothing can be told here of what *owner* started.
+
+    Processes of another pid namespace (a container on this kernel) are passed over in every look:
+    that none is found there says nothing.
+    """
+    here = host.here()
+    if is_elsewhere(owner, here):
+        return True
+    return owner_is_this_boot(owner, here) and owner.pidns != host.owner().pidns
 
 
 def _silent_for(state: State, session: str, opened: Opened, clock: Clock) -> timedelta:

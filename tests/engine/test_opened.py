@@ -167,6 +167,21 @@ async def test_what_was_opened_on_another_host_is_presumed_dead_after_10_minutes
     )
 
 
+async def test_what_was_opened_in_another_pid_namespace_of_this_boot_can_not_be_seen_to_have_ended(
+    stage,
+):
+    opened = leave(stage, owner=replace(host.owner(), pidns="pid:[1]"))
+    end_opened(stage.state, SESSION, clock=stage.clock)
+    assert may_live(stage.state, opened)
+    assert stage.sessions.peek(SESSION).opened == opened
+
+    stage.clock.set(stage.clock.now() + 11 * MINUTE)
+    end_opened(stage.state, SESSION, clock=stage.clock)
+    ledger = stage.sessions.peek(SESSION)
+    assert (ledger.opened, ledger.epoch) == (None, 2)
+    assert ledger.epoch_reason.endswith("was presumed dead on another container")
+
+
 async def test_what_another_host_says_to_have_opened_in_time_to_come_counts_from_its_writing(stage):
     leave(stage, owner=ELSEWHERE, at=at("08:00") + 73 * 365 * 24 * 60 * MINUTE)
     end_opened(stage.state, SESSION, clock=stage.clock)
