@@ -34,7 +34,7 @@ def cancel(context: Context, ref: str, *, reason: str) -> list[CancelResult]:
     it within seconds.
 
     Raises:
-        UnknownOccurrence: Nothing of that name is open.
+        UnknownOccurrence: Nothing of that name is open, or older slots are owed before it.
     """
     claims = ClaimStore(context.writable_state)
     job = _cancel_job(context, ref, reason)

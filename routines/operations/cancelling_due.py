@@ -7,10 +7,12 @@ the two that want a slot one wins, and the other finds it dealt with.
 from datetime import datetime
 
 from routines.domain.due import Owed, plan
+from routines.domain.names import format_instant
 from routines.domain.occurrence import Kind, Occurrence
 from routines.domain.outcome import Reason, end_of_cancel
 from routines.domain.record import Record, outcome_event
 from routines.domain.routine import Routine, schedule_key
+from routines.errors import UnknownOccurrence
 from routines.operations.context import Context
 from routines.operations.life import Schedulers, schedulers
 from routines.operations.pending import owed_now
@@ -31,9 +33,10 @@ def cancel_due(
         context: Where and when, and who asks.
         name: The routine.
         reason: In words, for the record.
-        only: That slot alone, or None for all. One that older ones wait before is left.
+        only: That slot alone, or None for all.
 
     Raises:
+        UnknownOccurrence: Older slots are to be caught up with before *only*; nothing was changed.
         StoreBusy: Another process has the routine's lock; nothing was changed.
         StoreError: It could not be written.
     """
@@ -78,7 +81,11 @@ def _cancel_oldest(
         seen=alive.alive,
         why_older=_why_older(owed, alive),
     )
-    if decided.run is None or only not in (None, decided.run):
+    if decided.run is None:
+        return None
+    if only is not None and only != decided.run:
+        if decided.run < only <= owed.newest and timetable.schedule.names(only):
+            raise _not_the_oldest(routine, only, decided.run)
         return None
     for range_ in decided.give_up:
         CursorStore(state).give_up(
@@ -97,6 +104,16 @@ def _cancel_oldest(
     occurrence, done = Occurrence(Kind.SLOT, routine.name, decided.run), Pass()
     Slots(state, owner=host.owner()).settle(routine, occurrence, decided.trigger, end, now, done)
     return next(iter(done.settled), None)
+
+
+def _not_the_oldest(routine: Routine, only: datetime, oldest: datetime) -> UnknownOccurrence:
+    """Return that *only* has no turn yet: claimed out of order, what is older would be lost."""
+    name = routine.name
+    return UnknownOccurrence(
+        f"older slots of {name} are owed and come before {name}@{format_instant(only)}",
+        hint=f"cancel these first, from {name}@{format_instant(oldest)} on,"
+        f" or `routines cancel {name}` for all; nothing was cancelled",
+    )
 
 
 def _why_older(owed: Owed, alive: Schedulers) -> Reason:

@@ -76,6 +76,21 @@ def test_all_that_is_caught_up_with_is_settled_oldest_first(waiting):
     assert {one[1] for one in ends(waiting, "dense")} == {"cancelled"}
 
 
+def test_slot_behind_older_ones_that_are_caught_up_with_is_refused_and_they_are_named(waiting):
+    waiting.cron("dense", "*/2 * * * *", "exclusive: g\ncatch_up: all\n", since=EARLIER)
+
+    answer = waiting.ask("cancel", "dense@16:16")
+    assert (answer.code, answer.out) == (1, "")
+    assert "older slots of dense are owed and come before dense@2026-11-29T15:16:00Z" in answer.err
+    assert "cancel these first, from dense@2026-11-29T15:12:00Z on" in answer.err
+    assert "`routines cancel dense` for all" in answer.err
+    assert {one[1] for one in ends(waiting, "dense")} == {None}
+    for slot in ("16:12", "16:14", "16:16"):
+        assert waiting.ask("cancel", f"dense@{slot}").code == 0
+    # An instant that is no slot of it is still just that.
+    assert "nothing is recorded of dense" in waiting.ask("cancel", "dense@16:17").err
+
+
 def test_scheduler_that_is_quicker_wins(waiting, monkeypatch):
     """It claims the slot between our look and the routine's lock."""
     was = CursorStore.section
