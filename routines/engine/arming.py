@@ -172,7 +172,7 @@ class Arming:
 
     def since_claims(self, name: str, now: datetime) -> datetime:
         """Return where a routine without a readable cursor begins: its newest claim, or now."""
-        newest, _ = self._claims.newest_slot(name, until=now)
+        newest = self._claims.newest_at_or_before(name, until=now)
         return newest or now
 
     def _move(
@@ -261,7 +261,7 @@ class Arming:
             return None
         # What was claimed or given up after that instant covers what lies before it too.
         at = at or until
-        newest, _ = self._claims.newest_slot(cursor.routine, until=at)
+        newest = self._claims.newest_at_or_before(cursor.routine, until=at)
         given_up = self._cursors.newest_missed(cursor.routine, until=at)
         bases = [cursor.since, newest, None if given_up is None else given_up.last]
         base = max(at for at in bases if at is not None)

@@ -175,7 +175,7 @@ class Deliverer(Claimer):
         return next((one for one in records if one.after < slot), None)
 
     def _why_not_delivered(self, routine: Routine, slot: datetime, now: datetime) -> Reason | None:
-        newest, _ = self._claims.newest_slot(routine.name, until=now)
+        newest = self._claims.newest_at_or_before(routine.name, until=now)
         given_up = self._cursors.newest_missed(routine.name, until=now)
         newer = [at for at in (newest, None if given_up is None else given_up.last) if at]
         if newer and max(newer) >= slot:

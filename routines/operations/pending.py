@@ -86,7 +86,7 @@ def owed_now(state: StateFolder | None, routine: Routine, *, now: datetime) -> O
         return None
     if cursor.schedule != timetable.schedule.spec() or held_by(state, routine.name, now=now):
         return None
-    newest, _ahead = ClaimStore(state).newest_slot(routine.name, until=now)
+    newest = ClaimStore(state).newest_at_or_before(routine.name, until=now)
     missed = cursors.newest_missed(routine.name, until=now)
     return find_owed(
         timetable,

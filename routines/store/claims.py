@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # Two claims of one slot can't both be drafts for longer than a slow disk takes.
 ABANDONED_AFTER = timedelta(minutes=1)
+_DAY = timedelta(days=1)
 # A slot that is caught up with later than this counts for no day any more.
 _OLDEST_TURN = timedelta(days=35)
 
@@ -265,6 +266,19 @@ class ClaimStore:
                     return slot, sorted(ahead)
                 ahead.append(slot)
         return None, sorted(ahead)
+
+    def newest_at_or_before(self, routine: str, *, until: datetime) -> datetime | None:
+        """Return the newest claimed slot not after *until*; None if there is none.
+
+        Mostly it is one of that day or of the day before, and of years of others none is listed.
+        """
+        folder = self._state.at("claims", safe_name(routine))
+        for day in (day_name(until), day_name(until - _DAY)):
+            slots = map(slot_of_file, reversed(files.names(os.path.join(folder, day))))
+            found = next((slot for slot in slots if slot is not None and slot <= until), None)
+            if found is not None:
+                return found
+        return self.newest_slot(routine, until=until)[0]
 
     def owners(self) -> list[str]:
         """Return the folders below `claims/` that hold days: `daily`, `wake/<session>`, `job`."""

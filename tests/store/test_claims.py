@@ -540,6 +540,16 @@ def test_the_newest_slot_is_looked_for_folder_by_folder(claims: ClaimStore, stat
     newest, ahead = claims.newest_slot("daily", until=at("12:00"))
     assert newest == at("2026-06-29 10:00")
     assert ahead == [at("2026-08-01 09:00")]
+    # The short way to it, from the day itself, the day after, one later still, and before them all.
+    for until, found in (
+        ("2026-06-29 23:00", "2026-06-29 10:00"),
+        ("2026-06-29 09:30", "2026-06-29 09:00"),
+        ("2026-06-30 08:00", "2026-06-29 10:00"),
+        ("2026-07-01 12:00", "2026-06-29 10:00"),
+        ("2026-08-02 08:00", "2026-08-01 09:00"),
+    ):
+        assert claims.newest_at_or_before("daily", until=at(until)) == at(found)
+    assert claims.newest_at_or_before("daily", until=at("2026-06-29 08:00")) is None
 
 
 def test_claims_are_walked_newest_first_and_within_bounds(claims: ClaimStore) -> None:
