@@ -389,7 +389,7 @@ class Conversation:
         kind = kind if isinstance(kind, str) else None
         title = title if isinstance(title, str) else ""
         # What a shell is to run may be titled by its words: only a tool of a server is ours.
-        is_ours = title in self._asked.own_tools and kind in {None, "other"}
+        is_ours = title in self._asked.own_tools and kind in (None, "other")
         approved = is_ours or self._spec.approves(kind=kind, title=title)
         # Once: what is allowed for ever outlives the entry that allowed it.
         wanted = "allow_once" if approved else "reject_once"
@@ -420,7 +420,7 @@ class Conversation:
             text = content.get("text")
             if content.get("type") == "text" and isinstance(text, str):
                 self._add(text)
-        elif kind in {"tool_call", "tool_call_update"}:
+        elif kind in ("tool_call", "tool_call_update"):
             self._begun = True
             self._gap = True
         elif kind == "agent_thought_chunk":

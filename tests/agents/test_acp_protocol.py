@@ -71,6 +71,14 @@ def line(message):
 @example([None, None, {"method": "session/update", "params": [1]}], False)
 @example([None, None, {"method": "session/request_permission", "id": 1, "params": 7}], False)
 @example([{"id": 1, "error": "words"}], False)
+@example(
+    [
+        None,
+        None,
+        {"method": "session/update", "params": {"sessionId": "s", "update": {"sessionUpdate": []}}},
+    ],
+    False,
+)
 def test_whatever_an_agent_says_is_no_error_of_ours(messages, resumed):
     said, steps = [], iter(STEPS)
     conversation = begin(said, "s" if resumed else None)
